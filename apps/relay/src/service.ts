@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { createResolver, normalizeHost, socketOptions, type NormalizedHost } from '@tributary/identity'
 import { createMetrics, type Logger } from '@tributary/telemetry'
-import { Operations } from '@tributary/operations'
+import { DiskFloor, Operations } from '@tributary/operations'
 import { createXrpcServer, loadLexicons, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountRecovery } from './accounts/account-recovery.ts'
@@ -25,7 +25,6 @@ import { addOperatorMethods } from './serve/operator/operator-methods.ts'
 import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
-import { DiskFloor } from './sources/disk-floor.ts'
 import { NoticeWatch } from './sources/notice-watch.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
@@ -159,6 +158,7 @@ export async function startRelay(
   const diskFloor = new DiskFloor({
     directory: settings.dataDirectory,
     freeMbMin: () => policy.limits.diskFreeMbMin,
+    reading: 'sources are',
     onChange: (isBelow) => sources.setPaused('disk-floor', isBelow),
     logger,
   })

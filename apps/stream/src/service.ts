@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import { Fanout, frameText } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
-import { Operations } from '@tributary/operations'
+import { DiskFloor, Operations } from '@tributary/operations'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, siteOf, type XrpcServer } from '@tributary/xrpc'
@@ -141,6 +141,15 @@ export async function startStream(
     observer: report,
   })
   resources.defer(() => ingest.close())
+  const diskFloor = new DiskFloor({
+    directory: dataDirectory,
+    freeMbMin: () => settings.diskFreeMegabytesMin,
+    reading: 'the relay is',
+    onChange: (isBelow) => archive.setTooLittleDisk(isBelow),
+    logger,
+  })
+  resources.defer(() => diskFloor.close())
+  await diskFloor.look()
   const store = new BackfillStore(database)
   const headSeq = (): number => delivery.headSeq
   const corrections = new AccountCorrections({ states, hidden, sink: archive, observer: report })
@@ -213,7 +222,7 @@ export async function startStream(
       backups: new Backups({ dataDirectory, database, archive }),
       logger,
     })
-  serveStatus(server, { metrics, archive, delivery, fanout, ingest, report, states, compaction })
+  serveStatus(server, { metrics, archive, delivery, fanout, ingest, report, states, compaction, diskFloor })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   ingest.start()

@@ -89,6 +89,11 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     max: 86_400,
     doc: 'How long caches may serve segments without asking again, and so without looking at the key. 0: they ask every time.',
   }),
+  diskFreeMegabytesMin: integer({
+    default: 1000,
+    max: 1_000_000_000,
+    doc: 'Megabytes of free disk below which the relay is not read and no repository is archived. What there is is served all the same. 0 turns it off.',
+  }),
   tailMegabytes: integer({
     default: 64,
     min: 1,

@@ -137,6 +137,7 @@ test('a stream whose disk is full ends, says what to do, and goes on when there 
       backfillSettleSeconds: 0,
       backfillRequestsPerSecond: 1000,
       compactionHours: 0,
+      diskFreeMegabytesMin: 0,
     }),
     TRIBUTARY_STREAM_OPERATOR_TOKEN: tokenFile,
   }

@@ -108,6 +108,22 @@ test('the relay is not read while more is under way to the disk than memory shou
   await stream.until(() => stream.rows.length === 2)
 })
 
+test('the relay is not read while the disk has too little room', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const account = await host.createAccount({ announce: false })
+  await using stream = await startIngest({ directory: directory.path, relayUrl: host.url })
+  account.create(follow, {}, 'a')
+  await stream.until(() => stream.rows.length === 1)
+  stream.archive.setTooLittleDisk(true)
+  account.create(follow, {}, 'b')
+  await pause(storedWithinMs)
+  assert.equal(stream.rows.length, 1)
+  stream.archive.setTooLittleDisk(false)
+  await stream.until(() => stream.rows.length === 2)
+})
+
 test('the relay is not read while more is being verified than memory should hold', async (t) => {
   await using plc = await startPlc()
   await using host = await startScriptedHost({ plcUrl: plc.url })

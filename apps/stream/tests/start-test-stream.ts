@@ -34,6 +34,7 @@ export async function startTestStream(
       operatorToken,
       // Hosts of tests are no relays, and answer for no directory.
       backfill: 'off',
+      diskFreeMegabytesMin: 0,
       ...settings,
     },
     { logger: createLogger('stream', log ? { destination: log } : { level: 'silent' }) },

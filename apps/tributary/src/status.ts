@@ -179,9 +179,18 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
   }
   if (!ready.isOk) return { ...known, state: 'not ready', faults: [`It is not ready: ${reason}`] }
   if (relay && relay.state !== 'connected')
-    return { ...known, state: 'stale', faults: [`It is not connected to its relay: ${relay.state}.`] }
+    return { ...known, state: 'stale', faults: [relayFaults[relay.state] ?? notConnected(relay.state)] }
   const isStale = name === 'relay' && fresh?.isOk !== true
   return { ...known, state: isStale ? 'stale' : 'ready', faults: isStale ? reasons : [] }
+}
+
+/** Why a stream that may well be connected does not read its relay, by the state that it tells. */
+const relayFaults: Readonly<Record<string, string>> = {
+  'paused-disk-floor': 'It does not read its relay: less disk is free than diskFreeMegabytesMin.',
+}
+
+function notConnected(state: string): string {
+  return `It is not connected to its relay: ${state}.`
 }
 
 interface Upstream {

@@ -115,6 +115,7 @@ export class Archive {
   /** How many read the log, and need all of it. */
   #logKeepers = 0
   #lastWitnessedAt: number
+  #hasTooLittleDisk = false
 
   /**
    * Opens or creates the archive of a directory and reads back what a stop left in the log.
@@ -202,9 +203,9 @@ export class Archive {
     return this.#segments
   }
 
-  /** More is under way to the disk than memory should hold. */
+  /** More is under way to the disk than memory should hold, or the disk has too little room for more rows. */
   get isFull(): boolean {
-    return this.#log.pendingBytes > pendingBytesMax || this.#blocks.isFull
+    return this.#hasTooLittleDisk || this.#log.pendingBytes > pendingBytesMax || this.#blocks.isFull
   }
 
   /** Called with rows that became visible, in order. */
@@ -217,9 +218,15 @@ export class Archive {
     this.#blockListeners.push(listener)
   }
 
-  /** Called whenever something reached the disk. */
+  /** Called whenever something reached the disk, or its room has become too little, or enough. */
   onRoom(listener: () => void): void {
     this.#roomListeners.push(listener)
+  }
+
+  /** Whether the disk has too little room for more rows. What was read before is written all the same. */
+  setTooLittleDisk(isTooLittle: boolean): void {
+    this.#hasTooLittleDisk = isTooLittle
+    for (const listener of this.#roomListeners) listener()
   }
 
   /** Microseconds since 1970; never goes back, whatever the clock does. */

@@ -1,5 +1,6 @@
 import { programVersion } from '@tributary/settings'
 import type { Fanout } from '@tributary/fanout'
+import type { DiskFloor } from '@tributary/operations'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
 import type { Compaction } from '../compaction/compaction.ts'
@@ -18,11 +19,12 @@ export interface StatusParts {
   report: IngestReport
   states: RepoStates
   compaction: Compaction
+  diskFloor: DiskFloor
 }
 
 /** Adds what operators and their machines ask: health, readiness, metrics, and a page that says what this is. */
 export function serveStatus(server: XrpcServer, parts: StatusParts): void {
-  const { metrics, archive, delivery, ingest, report } = parts
+  const { metrics, archive, delivery, ingest, report, diskFloor } = parts
   addGauges(parts)
   const version = programVersion()
   const health = () => ({ status: 'ok', version })
@@ -33,7 +35,11 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
     status: 'ready',
     headSeq: delivery.headSeq,
     sealedSeq: archive.segments.sealed.at(-1)?.header.maxSeq ?? 0,
-    relay: { state: report.connection.is, cursor: ingest.cursor, newestEventTime: ingest.newestTime },
+    relay: {
+      state: diskFloor.isBelow ? 'paused-disk-floor' : report.connection.is,
+      cursor: ingest.cursor,
+      newestEventTime: ingest.newestTime,
+    },
   }))
   server.route('GET', '/metrics', async ({ reply }) =>
     reply.type(metrics.all.contentType).send(await metrics.all.text()),
@@ -47,7 +53,7 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
 }
 
 function addGauges(parts: StatusParts): void {
-  const { metrics, archive, delivery, fanout, ingest, report, states, compaction } = parts
+  const { metrics, archive, delivery, fanout, ingest, report, states, compaction, diskFloor } = parts
   const gauges: [name: string, help: string, value: () => number][] = [
     ['stream_head_seq', 'Newest seq that subscribers can have', () => delivery.headSeq],
     ['stream_block_seq', 'Newest seq that is in a block', () => archive.blockSeq],
@@ -59,6 +65,12 @@ function addGauges(parts: StatusParts): void {
       '1 when connected to the relay',
       () => Number(report.connection.is === 'connected'),
     ],
+    [
+      'stream_reading_paused',
+      '1 while the relay is not read for want of disk',
+      () => Number(diskFloor.isBelow),
+    ],
+    ['stream_disk_free_bytes', 'Free disk at the last look', () => diskFloor.freeBytes ?? 0],
     ['stream_waiting_accounts', 'Accounts whose events wait for an identity', () => ingest.waitingAccounts],
     [
       'stream_verify_busy_seconds',

@@ -17,7 +17,7 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     doc: 'Labelers whose labels rate organizations in the feed.',
   }),
   allowedPrivateHosts: list({
-    doc: 'PDSs, PLC, labelers that may be on private addresses, without TLS, on any port.',
+    doc: 'PDSs and labelers that may be on private addresses, without TLS, on any port. The PLC directory may be so anyhow.',
     form: 'host names, with a port unless it is the usual one',
   }),
   dev: flag({

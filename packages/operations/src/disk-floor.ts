@@ -5,6 +5,8 @@ export interface DiskFloorOptions {
   directory: string
   /** Megabytes that have to be free. Asked for at every look, since it can change. */
   freeMbMin: () => number
+  /** What is not read below it, with its verb, as in `sources are`: for the log. */
+  reading: string
   onChange: (isBelow: boolean) => void
   logger: Logger
   everyMs?: number
@@ -29,7 +31,7 @@ export class DiskFloor {
 
   /** Looks now. A disk that cannot be asked changes nothing, and is logged. */
   async look(): Promise<void> {
-    const { directory, freeMbMin, freeBytes = readFreeBytes, logger, onChange } = this.#options
+    const { directory, freeMbMin, freeBytes = readFreeBytes, reading, logger, onChange } = this.#options
     try {
       this.freeBytes = await freeBytes(directory)
     } catch (error) {
@@ -44,8 +46,8 @@ export class DiskFloor {
     logger[isBelow ? 'error' : 'info'](
       { freeBytes: this.freeBytes, floorBytes },
       isBelow
-        ? 'too little disk is free: sources are not read'
-        : 'enough disk is free: sources are read again',
+        ? `too little disk is free: ${reading} not read`
+        : `enough disk is free: ${reading} read again`,
     )
     onChange(isBelow)
   }

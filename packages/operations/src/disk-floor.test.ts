@@ -15,6 +15,7 @@ function floorAt(freeMbMin: number): {
   const floor = new DiskFloor({
     directory: '/',
     freeMbMin: () => freeMbMin,
+    reading: 'sources are',
     onChange: (isBelow) => told.push(isBelow),
     logger: createLogger('relay', { level: 'silent' }),
     freeBytes: async () => {
