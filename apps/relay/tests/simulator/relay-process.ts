@@ -156,7 +156,7 @@ export class RelayProcess {
     this.#fault ??= error
     // It ends at once: what went on could store a state that the log has not.
     this.clock.end()
-    if (!isStorageFault(error) && !isPowerCut(error))
+    if (!isStorageFault(error) && !isOfDisk(error))
       this.#witness.onBroken(`A4: the process ends: ${textOf(error)}`)
   }
 
@@ -336,7 +336,7 @@ export class RelayProcess {
       inquiry,
       clock,
       onDefect: (did, error) => {
-        if (!isStorageFault(error) && !isPowerCut(error))
+        if (!isStorageFault(error) && !isOfDisk(error))
           this.#witness.onBroken(`A4: a defect for ${did}: ${textOf(error)}`)
         else this.fail(error)
       },
@@ -466,8 +466,11 @@ async function readAll(log: EventLog): Promise<LogSlice[]> {
   return slices
 }
 
-function isPowerCut(error: unknown): boolean {
-  return error instanceof Error && error.name === 'PowerCutError'
+/** The power is cut, or a call of a start has failed. Others tell of it by errors of their own. */
+function isOfDisk(error: unknown): boolean {
+  return (
+    error instanceof Error && (error.name === 'PowerCutError' || ('code' in error && error.code === 'EIO'))
+  )
 }
 
 function textOf(error: unknown): string {

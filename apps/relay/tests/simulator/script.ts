@@ -26,6 +26,8 @@ export type Step =
   | { do: 'flood'; host: number; how: 'documents' | 'answers'; count: number; forMs: number; draw: number }
   | { do: 'condition'; part: Part; of: number | undefined; manner: string; forMs: number }
   | { do: 'restart'; how: 'stop' | 'kill' | 'power'; afterCalls: number | undefined; downMs: number }
+  /** A write of the log fails after so many syncs. Later syncs do not bring to the disk what it was to. */
+  | { do: 'fail-write'; syncs: number }
   | { do: 'exclude'; account: number; status: 'takendown' | 'suspended' | undefined }
   | { do: 'recheck'; account: number }
   | { do: 'retention' }
@@ -192,11 +194,21 @@ export function scriptOf(seed: number): Script {
   const paused = withPauses(whole, randomFrom(seed ^ 0xa05e))
   if (seed < firstWith.scenes) return paused
   const scenes = withScenes(paused, randomFrom(seed ^ 0x5ce0e))
-  return seed < firstWith.sourceScenes ? scenes : withSourceScenes(scenes, randomFrom(seed ^ 0x105e))
+  if (seed < firstWith.sourceScenes) return scenes
+  const ofSources = withSourceScenes(scenes, randomFrom(seed ^ 0x105e))
+  return seed < firstWith.failedWrites ? ofSources : withFailedWrites(ofSources, randomFrom(seed ^ 0xfa11))
 }
 
-/** Seeds below play what they played before there were pauses, scenes, and scenes of sources. */
-const firstWith = { pauses: 1_000_000, scenes: 2_000_000, sourceScenes: 3_000_000 }
+/** Seeds below play what they played before there were pauses, scenes, scenes of sources, and writes that fail. */
+const firstWith = { pauses: 1_000_000, scenes: 2_000_000, sourceScenes: 3_000_000, failedWrites: 4_000_000 }
+
+/** In half of the runs writes fail now and then. */
+function withFailedWrites(script: Script, random: Random): Script {
+  if (random.next() < 0.5) return script
+  const fail = (): Step => ({ do: 'fail-write', syncs: random.below(random.pick([1, 3, 10])) })
+  const steps = script.steps.flatMap((step) => (random.next() < 0.08 ? [fail(), step] : [step]))
+  return { ...script, steps }
+}
 
 /** In some runs sources are paused for a while. A relay would speak for the accounts of a paused PDS from then on. */
 function withPauses(script: Script, random: Random): Script {

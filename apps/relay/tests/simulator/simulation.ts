@@ -97,6 +97,8 @@ class Run implements Simulation {
       onBroken: this.#watch.onBroken,
       start: () => RelayProcess.start(this.#world, this.#watch),
       onStarted: (relay) => {
+        // Its disk may have failed already.
+        if (!relay.hasStarted) return
         this.#checks.started(relay)
         for (const consumer of this.#consumers) consumer.attach(relay)
       },
@@ -259,6 +261,8 @@ class Run implements Simulation {
         return flood(this.#world, this.#host(step.host), this.#making(step))
       case 'condition':
         return this.#setCondition(step)
+      case 'fail-write':
+        return this.#world.storage.failNext(step.syncs)
       case 'exclude': {
         const relay = this.#keeper.started
         relay

@@ -50,6 +50,11 @@ export class Storage implements Disposable {
     this.disk.failAfter(calls)
   }
 
+  /** The next sync after so many fails. */
+  failNext(syncs: number): void {
+    this.disk.failNext(syncs)
+  }
+
   /** The disk takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
     this.disk.end()
