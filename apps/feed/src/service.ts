@@ -75,6 +75,8 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
     })
     return store
   }
+  if (settings.databaseUrl !== undefined && settings.usedTokensUrl === undefined)
+    logger.info('usedTokensUrl is not set: each feed on this database takes a token once for itself')
   const usedTokens =
     settings.usedTokensUrl === undefined
       ? resources.use(new UsedTokens(usedTokensPath(settings), now, bounds))

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net'
 import { createResolver, normalizeHost, socketOptions, type NormalizedHost } from '@tributary/identity'
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { DiskFloor, Operations } from '@tributary/operations'
-import { createXrpcServer, loadLexicons, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, createXrpcServer, loadLexicons, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountRecovery } from './accounts/account-recovery.ts'
 import { systemClock } from './clock.ts'
@@ -37,6 +37,8 @@ const retentionEveryMs = 60_000
 /** Connections at a time beside those of consumers. */
 const otherConnectionsMax = 10_000
 const otherConnectionsPerAddressMax = 500
+/** Handshakes that every network may begin in a minute. */
+const handshakesPerMinuteMin = 1000
 /** Bytes of a request's head, and of its body: no method needs more. */
 const requestBytesMax = 16 * 1024
 
@@ -103,7 +105,7 @@ export async function startRelay(
     onNotEncoded: counts.notEncoded,
   })
   resources.defer(() => firehose.fanout.close())
-  serveFirehose(server, firehose, instance)
+  serveFirehose(server, firehose, { instance, perAddressMax: settings.consumersPerAddressMax })
   // What is verified when the relay stops goes to the consumers before they are ended.
   resources.defer(() => log.flush())
   const pipeline = new Pipeline({
@@ -226,7 +228,13 @@ function createServer(settings: RelaySettings, logger: Logger): XrpcServer {
   })
 }
 
-function serveFirehose(server: XrpcServer, firehose: Firehose, instance: string): void {
+/** Adds the firehose. A network may begin twice as many handshakes in a minute as it may have consumers. */
+function serveFirehose(
+  server: XrpcServer,
+  firehose: Firehose,
+  { instance, perAddressMax }: { instance: string; perAddressMax: number },
+): void {
+  const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * perAddressMax))
   server.subscription<{ cursor?: number }>(
     'com.atproto.sync.subscribeRepos',
     ({ params: { cursor }, request: { headers }, clientAddress }) => {
@@ -238,5 +246,6 @@ function serveFirehose(server: XrpcServer, firehose: Firehose, instance: string)
       return (request, socket, head) =>
         firehose.subscribe(request, socket as Socket, head, clientAddress, cursor)
     },
+    { admit: (address) => handshakes.take(address) },
   )
 }

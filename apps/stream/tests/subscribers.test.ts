@@ -55,7 +55,7 @@ test('subscribers are listed with position, lag and filter, page by page, and on
   const last = all.messages.at(-1)
   assert.deepEqual(
     [last?.['error'], last?.['message']],
-    ['Disconnected', `The operator ended this connection; resume with cursor=${seq}`],
+    ['Disconnected', `The operator ended this connection; 0 events behind; resume with cursor=${seq}`],
   )
   await eventually(async () => (await listed(stream)).subscribers.length === 1)
   const unknown = await operate(stream, 'disconnectSubscriber', { id: 1 })

@@ -3,7 +3,7 @@ export type CloseCode = 1001 | 1007 | 1008 | 1011 | 1012 | 1013
 
 /**
  * Why a consumer is disconnected. It is told the name and the message in an error frame, then the code; in a dialogue
- * the message comes with the code.
+ * the message comes with the code. The fan-out adds to the message where a subscriber stood.
  */
 export class CloseReason extends Error {
   override readonly name = 'CloseReason'

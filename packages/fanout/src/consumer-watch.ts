@@ -56,7 +56,7 @@ export class ConsumerWatch {
     for (const subscriber of this.#host.subscribers()) {
       const { webSocket, socket } = subscriber.connection
       if (!subscriber.isAnswering && socket.writableLength === 0) {
-        webSocket.terminate()
+        this.#endSlow(subscriber, 'No ping was answered')
         continue
       }
       subscriber.isAnswering = false
@@ -98,9 +98,7 @@ export class ConsumerWatch {
   }
 
   #endSlow(subscriber: Subscriber, why: string): void {
-    const { position, lag } = subscriber.info(subscriber.group.headSeq)
-    const message = `${why}; ${lag} events behind; resume with cursor=${position}`
-    this.#host.end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', message))
+    this.#host.end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', why))
   }
 }
 

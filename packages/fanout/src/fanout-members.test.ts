@@ -116,8 +116,9 @@ test('a live reader that is ended gets first what waits to be flushed, and is to
     front.group.publish(all.slice(-1), seq)
   }
   for (const { id } of front.fanout.subscribers())
-    front.fanout.disconnect(id, new CloseReason(1008, 'Disconnected', ''))
-  for (const text of await Promise.all(texts)) assert.deepEqual(text, ['1', '2', 'Disconnected:'])
+    front.fanout.disconnect(id, new CloseReason(1008, 'Disconnected', 'By us'))
+  const told = 'Disconnected: By us; 0 events behind; resume with cursor=2'
+  for (const text of await Promise.all(texts)) assert.deepEqual(text, ['1', '2', told])
   assert.deepEqual(
     ended,
     readers.map(() => 2),
@@ -129,7 +130,7 @@ test('a consumer that comes while the service ends is told so', async () => {
   front.beforeSubscribe = () => void front.fanout.close()
   const reader = new WebSocket(front.url)
   const [text] = await textsOf(reader)
-  assert.equal(text, 'ServiceRestart: The service restarts; resume with cursor=0')
+  assert.equal(text, 'ServiceRestart: The service restarts; 0 events behind; resume with cursor=0')
 })
 
 test('what a consumer sends counts between two pings, not in all its life', async (t) => {

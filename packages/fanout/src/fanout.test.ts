@@ -74,13 +74,15 @@ test('a consumer that takes nothing is ended with ConsumerTooSlow and its cursor
   socket.destroy()
 })
 
-test('a consumer that answers no ping is cut off, one that does stays', async () => {
+test('a consumer that answers no ping is told so and ended, one that does stays', async () => {
   await using front = await startFront({ pingMs: 100 })
   const dead = new WebSocket(front.url, { autoPong: false })
   const alive = new WebSocket(front.url)
   await Promise.all([once(dead, 'open'), once(alive, 'open')])
+  const told = once(dead, 'message')
   const [code] = (await once(dead, 'close')) as [number]
-  assert.equal(code, 1006)
+  assert.equal(code, 1008)
+  assert.match(String((await told)[0]), /^ConsumerTooSlow: No ping was answered; 0 events behind; /)
   assert.equal(alive.readyState, WebSocket.OPEN)
 })
 
@@ -95,7 +97,8 @@ test('an operator can end one consumer, and it learns why', async () => {
     front.fanout.disconnect(subscriber?.id ?? 0, new CloseReason(1008, 'Disconnected', 'By the operator')),
     true,
   )
-  assert.equal(String((await told)[0]), 'Disconnected: By the operator')
+  const text = 'Disconnected: By the operator; 0 events behind; resume with cursor=0'
+  assert.equal(String((await told)[0]), text)
   assert.equal((await closed)[0], 1008)
   assert.equal(front.fanout.disconnect(999, new CloseReason(1008, 'Disconnected', '')), false)
 })

@@ -161,9 +161,6 @@ export class Fanout {
       answerPings(webSocket, socket)
       for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
       if (style === 'dialogue') this.#countTexts(connection)
-      else if (this.#options.clientMessages === 'refuse') {
-        webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
-      }
       ready(connection)
     })
   }
@@ -200,8 +197,7 @@ export class Fanout {
     const subscriber = this.#places.givingWayTo(this.#networkOf(remoteAddress))
     if (!subscriber) return
     this.#places.delete(subscriber)
-    const { position } = subscriber.info(subscriber.group.headSeq)
-    const message = `All places are taken, most of them from your address; resume with cursor=${position}`
+    const message = 'All places are taken, most of them from your address'
     this.#end(subscriber, new CloseReason(1013, 'TooManyConsumers', message))
     subscriber.connection.socket.destroy()
   }
@@ -230,9 +226,12 @@ export class Fanout {
     const { webSocket } = connection
     for (const event of ['pong', 'ping', 'message'])
       webSocket.on(event, () => (subscriber.isAnswering = true))
+    const isPush = connection.style === 'push'
+    if (isPush && this.#options.clientMessages === 'refuse') {
+      webSocket.on('message', () => this.#end(subscriber, new CloseReason(1008, 'InvalidRequest', noMessages)))
+    }
     connection.feed.onTooMany = () => {
-      const message =
-        connection.style === 'push' ? 'This stream takes no messages' : 'More messages than this stream takes'
+      const message = isPush ? noMessages : 'More messages than this stream takes'
       this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', message))
       this.#cutOffAbuser(connection)
     }
@@ -269,8 +268,7 @@ export class Fanout {
   }
 
   #endForRestart(subscriber: Subscriber, { error, message }: { error: string; message: string }): void {
-    const { position } = subscriber.info(subscriber.group.headSeq)
-    this.#end(subscriber, new CloseReason(1012, error, `${message}; resume with cursor=${position}`))
+    this.#end(subscriber, new CloseReason(1012, error, message))
   }
 
   /**
@@ -326,14 +324,12 @@ export class Fanout {
 
   #end(subscriber: Subscriber, cause: unknown): void {
     if (subscriber.state === 'closed') return
-    const reason =
-      cause instanceof CloseReason
-        ? cause
-        : new CloseReason(1011, 'InternalError', 'The event log could not be read; reconnect')
-    if (reason !== cause) this.#options.onFault?.(cause)
+    const isFault = !(cause instanceof CloseReason)
+    if (isFault) this.#options.onFault?.(cause)
     // The cursor that it is told covers what is pending.
     if (subscriber.state === 'live') subscriber.group.flush()
     const info = subscriber.info(subscriber.group.headSeq)
+    const reason = withPlace(isFault ? logFault : cause, subscriber.connection, info)
     const frame =
       subscriber.group.source.errorFrame?.(reason.error, reason.message) ??
       this.#errorFrame(subscriber.connection, reason)
@@ -360,4 +356,17 @@ function answerPings(webSocket: WebSocket, socket: Socket): void {
   })
 }
 
+/** A reason with how far behind the consumer was and where it goes on. In a dialogue cursors are no numbers of ours. */
+function withPlace(
+  reason: CloseReason,
+  { style }: Connection,
+  { lag, position }: SubscriberInfo,
+): CloseReason {
+  if (style === 'dialogue') return reason
+  const message = `${reason.message}; ${lag} events behind; resume with cursor=${position}`
+  return new CloseReason(reason.code, reason.error, message)
+}
+
+const noMessages = 'This stream takes no messages'
+const logFault = new CloseReason(1011, 'InternalError', 'The event log could not be read')
 const serviceRestart = { error: 'ServiceRestart', message: 'The service restarts' }

@@ -167,9 +167,9 @@ export class Firehose {
   }
 
   async #readStored(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
-    const { lastDeletedSeq, visibleSeq } = this.#log
+    const { lastDeletedSeq } = this.#log
     if (afterSeq < lastDeletedSeq) {
-      const message = `Position ${afterSeq} left the replay window, which starts after ${lastDeletedSeq}, before it was sent; ${visibleSeq - afterSeq} events behind; resume with cursor=${afterSeq}`
+      const message = `Position ${afterSeq} left the replay window, which starts after ${lastDeletedSeq}, before it was sent`
       throw new CloseReason(1008, 'ConsumerTooSlow', message)
     }
     return this.#log.read(afterSeq, maxBytes)

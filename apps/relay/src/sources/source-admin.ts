@@ -53,7 +53,7 @@ export class SourceAdmin {
   }
 
   /**
-   * Approves a host after asking it whether it is a PDS. One that is a source already is enabled, unless it is banned.
+   * Approves a host after asking it whether it is a PDS. One that was removed comes back. One that is paused stays so.
    * @param options.overridesDailyLimit admits it beyond the day's limit, and does not count for it.
    * @throws XrpcError 400 `HostBanned`, 400 `HostUnreachable`, 429 `RateLimitExceeded`
    */

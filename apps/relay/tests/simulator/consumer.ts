@@ -194,7 +194,7 @@ export class Consumer {
     socket.once('close', () => {
       if (this.#socket !== socket) return
       this.#socket = undefined
-      const fault = relay.hasFailed ? undefined : ends.faultOfClose(socket, relay.clock.elapsedMs())
+      const fault = relay.hasFailed ? undefined : ends.faultOfClose()
       if (fault !== undefined) this.#broken(fault)
       this.#redial()
     })

@@ -57,6 +57,16 @@ export class EndReasons {
     if (isError) this.#endedAtMs ??= this.#world.time.nowMs
     if (bytes.includes('No byte was read') && this.#world.time.nowMs - socket.takenAtMs < stallMs - 1)
       this.#endedUnjustly = `is ended for taking nothing, and took something at ${socket.takenAtMs}`
+    if (bytes.includes(noPing) && !this.#mayHaveMissedPings(socket, this.#world.time.nowMs))
+      this.#endedUnjustly = 'is ended for answering no ping, and answered'
+  }
+
+  /** It is silent, or it was slow a moment ago, and did not get the ping in time. */
+  #mayHaveMissedPings(socket: ConsumerSocket, nowMs: number): boolean {
+    const silentMs = nowMs - Math.max(this.#connectedAtMs, socket.paceSinceMs)
+    if (socket.pace === 'mute' && silentMs > 0) return true
+    const wasSlow = socket.pace !== 'fast' || nowMs - socket.paceSinceMs < 2 * pingMs
+    return wasSlow && nowMs - this.#connectedAtMs > pingMs
   }
 
   #endedUnjustly: string | undefined
@@ -69,19 +79,14 @@ export class EndReasons {
     if (name === 'InternalError') return this.#world.storage.hasFailed ? undefined : text
     if (this.#offence?.name === name) return undefined
     if (name !== 'ConsumerTooSlow') return text
-    return isPast || message.startsWith('No byte was read') ? undefined : text
+    return isPast || message.startsWith('No byte was read') || message.startsWith(noPing) ? undefined : text
   }
 
   /** What is wrong with the end of the connection. */
-  faultOfClose(socket: ConsumerSocket, nowMs: number): string | undefined {
+  faultOfClose(): string | undefined {
     if (this.#endedUnjustly !== undefined) return this.#endedUnjustly
     if (this.#endedAtMs !== undefined || this.#offence || this.#world.storage.hasFailed) return undefined
-    const silentMs = nowMs - Math.max(this.#connectedAtMs, socket.paceSinceMs)
-    const isSilent = socket.pace === 'mute' && silentMs > 0
-    // It was slow a moment ago, and did not get the ping in time.
-    const wasSlow = socket.pace !== 'fast' || nowMs - socket.paceSinceMs < 2 * pingMs
-    const isFairlyCut = isSilent || (wasSlow && nowMs - this.#connectedAtMs > pingMs)
-    return isFairlyCut ? undefined : 'is cut off without a word'
+    return 'is cut off without a word'
   }
 
   /** A consumer that should be gone. */
@@ -100,4 +105,5 @@ export class EndReasons {
   }
 }
 
+const noPing = 'No ping was answered'
 const errors = ['ConsumerTooSlow', 'ServiceRestart', 'InternalError', 'TooManyMessages', 'FutureCursor']

@@ -52,6 +52,8 @@ export class HostList {
   #dueMs = 0
   #failures = 0
   #isAsking = false
+  /** Whether no PDS was left out of the list last. */
+  #isWhole = true
 
   constructor(options: HostListOptions) {
     this.#options = options
@@ -118,8 +120,9 @@ export class HostList {
   }
 
   async #list(): Promise<Set<string>> {
-    const { requests, relayUrl, allowedPrivateHosts } = this.#options
+    const { requests, relayUrl, allowedPrivateHosts, logger } = this.#options
     const hosts = new Set<string>()
+    let isWhole = false
     for (let cursor = '', pages = 0; hosts.size < hostsMax;) {
       if (++pages > pagesMax) throw new BadAnswerError(`lists its hosts on more than ${pagesMax} pages`)
       const answer = await requests.ask(relayUrl, `listHosts?limit=1000${cursorParam(cursor)}`, pageBounds)
@@ -129,9 +132,12 @@ export class HostList {
         if (!isBanned && 'url' in host) hosts.add(host.host)
       }
       const next = nextCursor(page, cursor)
+      isWhole = next === undefined
       if (next === undefined) break
       cursor = next
     }
+    if (!isWhole && this.#isWhole) logger.warn({ hostsMax }, 'the relay reads too many PDSs: not all are backfilled')
+    this.#isWhole = isWhole
     return hosts
   }
 }

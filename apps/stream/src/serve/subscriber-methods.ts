@@ -25,7 +25,7 @@ export function addSubscriberMethods({ server, operations, fanout }: OperatorPar
         const subscriber = fanout.subscribers().find((each) => each.id === id)
         if (!subscriber) throw new XrpcError(400, 'SubscriberNotFound', `no subscriber ${id} is connected`)
         const { remoteAddress, userAgent, position } = subscriber
-        const message = `The operator ended this connection; resume with cursor=${position}`
+        const message = 'The operator ended this connection'
         return {
           subject: `subscriber ${id}`,
           before: { remoteAddress, userAgent, position },

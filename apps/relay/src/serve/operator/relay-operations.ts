@@ -114,7 +114,7 @@ function addConsumerOperations({ server, operations, fanout, log }: OperatorPart
         const consumer = fanout.subscribers().find((each) => each.id === id)
         if (!consumer) throw new XrpcError(400, 'ConsumerNotFound', `no consumer ${id} is connected`)
         const { remoteAddress, userAgent, position } = consumer
-        const message = `The operator ended this connection; resume with cursor=${position}`
+        const message = 'The operator ended this connection'
         return {
           subject: `consumer ${id}`,
           before: { remoteAddress, userAgent, position },
