@@ -2,7 +2,7 @@
 import type { AwardState, Batch, Content } from '@tributary/index-store'
 import { type Issuers, readIssuers, type RecordValue } from './record-facts.ts'
 
-/** Issuers of definitions that are kept: 50 MB. Beyond that, definitions are read again. */
+/** Issuers of definitions that are kept: 50 MB, and 100 MB when all have the longest DIDs. Beyond that, definitions are read again. */
 const issuersKeptMax = 300_000
 
 /** For as long as no record changes: it keeps what definitions say, because one definition may have many awards. */

@@ -103,11 +103,15 @@ export function newestOf(events: readonly StreamEvent[]): FoldedEvent[] {
     .map((event) => ({ seq: event.seq, fingerprint: fingerprintOf(event) }))
 }
 
+/** Characters of a time and of a revision that tell them apart. Another stream may send megabytes. */
+const toldApartBy = 64
+
 /** The stream's own time differs between events of two streams, also where they tell of the same change. */
 export function fingerprintOf(event: StreamEvent): string {
-  const path = event.kind === 'commit' ? ` ${event.collection}/${event.rkey} ${event.rev}` : ''
+  const begin = (text: string): string => text.slice(0, toldApartBy)
+  const path = event.kind === 'commit' ? ` ${event.collection}/${event.rkey} ${begin(event.rev)}` : ''
   // Another stream may send text that a database does not take.
-  return `${event.kind} ${event.did} ${event.time}${path}`.replace(
+  return `${event.kind} ${event.did} ${begin(event.time)}${path}`.replace(
     /[^ -~]/g,
     (char) => `%${char.charCodeAt(0).toString(16)}`,
   )

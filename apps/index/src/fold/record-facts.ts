@@ -61,15 +61,16 @@ export function readOwnActivities(owner: Did, record: RecordValue): StrongRef[] 
 }
 
 /** Whose awards of a badge are endorsements. */
-export type Issuers = 'all' | ReadonlySet<unknown>
+export type Issuers = 'all' | ReadonlySet<Did>
 
-/** Reads whom a badge definition lets give endorsements (rules 4 and 5). */
+/** Reads whom a badge definition lets give endorsements (rules 4 and 5). What nobody can be is left out: it may be long. */
 export function readIssuers(definition: RecordValue): Issuers {
   if (definition['badgeType'] !== 'endorsement') return new Set()
   const allowed = definition['allowedIssuers']
   if (allowed === undefined) return 'all'
   if (!Array.isArray(allowed)) return new Set()
-  return new Set(allowed.map((entry: unknown) => (isObject(entry) ? entry['did'] : entry)))
+  const named = allowed.map((entry: unknown) => (isObject(entry) ? entry['did'] : entry))
+  return new Set(named.filter((did): did is Did => isDid(did) && isAccountDid(did)))
 }
 
 /** A reference that can match a record of that collection. */
