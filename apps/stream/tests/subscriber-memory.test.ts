@@ -7,6 +7,7 @@ import { startLiveArchive } from './live-archive.ts'
 
 const subscribers = 20
 const requestBytes = 500_000
+const headerBytes = 400_000
 /** Two sockets and all that belongs to a subscriber. */
 const keptBytesMax = 100_000
 
@@ -22,6 +23,7 @@ async function subscribe(port: number, query: string): Promise<Socket> {
   const lines = [
     `GET /xrpc/network.social.stream.subscribeEvents?${query}&x=${'x'.repeat(requestBytes)} HTTP/1.1`,
     'Host: localhost',
+    `User-Agent: ${'u'.repeat(headerBytes)}`,
     'Connection: Upgrade',
     'Upgrade: websocket',
     'Sec-WebSocket-Version: 13',

@@ -138,8 +138,9 @@ export class Fanout {
     ready: (connection: Connection) => void,
     style: ConnectionStyle = 'push',
   ): void {
-    // Read here, so that the request, which may be a megabyte, is not kept for as long as the connection is open.
-    const userAgent = (request.headers['user-agent'] ?? '').slice(0, 256)
+    // Read here and copied, so that neither the request nor its header, which may be a megabyte, is kept for as long as the
+    // connection is open: a part of a text keeps all of it.
+    const userAgent = Buffer.from((request.headers['user-agent'] ?? '').slice(0, 256)).toString()
     this.#servers[style].handleUpgrade(request, socket, head, (webSocket) => {
       const feed = new ClientFeed(socket, {
         turns: this.#turns,

@@ -67,10 +67,14 @@ async function addNextBlock(
 
 /** Whether the file goes on with the block index of the blocks so far, whole or cut short, as a seal writes it. */
 async function isFooter(file: SegmentLease, fileBytes: number, summary: SegmentSummary): Promise<boolean> {
-  if (summary.entries.length === 0) return false
-  const blockIndex = encodeBlockIndex(summary.entries)
-  const stored = await file.read(summary.end, Math.min(blockIndex.length, fileBytes - summary.end))
-  return stored.every((byte, i) => byte === blockIndex[i])
+  const { entries, end } = summary
+  const begins = async (blockIndex: Uint8Array): Promise<boolean> => {
+    const stored = await file.read(end, Math.min(blockIndex.length, fileBytes - end))
+    return stored.every((byte, i) => byte === blockIndex[i])
+  }
+  // The first entry tells nearly always. To look at all of them before each block would cost the square of the blocks.
+  const isLikely = entries.length > 0 && (await begins(encodeBlockIndex(entries.slice(0, 1))))
+  return isLikely && (await begins(encodeBlockIndex(entries)))
 }
 
 function checkFollows(entry: BlockEntry, previous: BlockEntry | undefined): void {

@@ -30,7 +30,8 @@ export function clientAddressReader(isTrusted: IsTrusted): (request: IncomingMes
       if (hop === undefined) break
       address = hop
     }
-    return address
+    // Addresses are kept for long, and a part of a text keeps all of it.
+    return Buffer.from(address).toString()
   }
 }
 

@@ -9,13 +9,15 @@
  */
 import { setImmediate } from 'node:timers/promises'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
-import { type DidHash, hashDid, isDamage, SegmentError } from '@tributary/segment'
+import { type DidHash, hashDid, SegmentError } from '@tributary/segment'
 import type { Compactor, SealedSegment, SegmentDirectory } from '@tributary/segment/node'
 import { TokenBucket } from '@tributary/rates'
 import type { Logger } from '@tributary/telemetry'
 import type { Archive } from '../archive/archive.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
+import { AccountBlocks } from './account-blocks.ts'
 import type { CompactionStore, Takedown } from './compaction-store.ts'
+import { orDamaged } from './or-damaged.ts'
 import { Tombstones } from './tombstones.ts'
 
 export interface CompactionOptions {
@@ -50,7 +52,7 @@ export interface CompactionReport {
 
 /** What is superseded by one round, at some 150 bytes each. A pass takes as many rounds as it needs. */
 const tombstonesMax = 200_000
-/** Accounts that are looked for with the filters of blocks; above it every block is read. */
+/** Takedowns that are looked for in a segment's filter when somebody asks; with more of them it counts as pending. */
 const filteredAccountsMax = 1000
 /** Takedowns that may wait for the active segment to be sealed. With more of them it is sealed for their sake. */
 const waitingMax = 1000
@@ -351,22 +353,16 @@ export class Compaction {
   ): Promise<Unfinished[]> {
     if (tombstones.size === 0) return []
     const { segments } = this.#options.archive
-    const hashes =
-      tombstones.accounts.size <= filteredAccountsMax
-        ? Array.from(tombstones.accounts.keys(), (did) => hashDid(did))
-        : undefined
+    const pace = (bytes: number): Promise<void> => this.#pace(bytes)
+    const accounts = await AccountBlocks.of(tombstones.accounts.keys(), pace)
     const compactor: Compactor = {
-      mayHold: async (segment, blockIndex) => {
+      mayHold: (segment, blockIndex) => {
         const entry = segment.blocks[blockIndex]
         if (!entry || entry.eventCount === 0 || entry.minSeq >= tombstones.maxSeq) return false
-        if (!hashes) return true
-        const filter = await orDamaged(
-          segment.readBlockDidFilters().then((filters) => filters.at(blockIndex)),
-        )
-        return !filter || hashes.some((hash) => filter.has(hash))
+        return accounts.mayBeIn(segment, blockIndex)
       },
       isDropped: (block, i) => tombstones.supersede(block, i),
-      pace: (bytes) => this.#pace(bytes),
+      pace,
     }
     const unfinished: Unfinished[] = []
     let fault: Unfinished['fault'] | undefined
@@ -426,14 +422,4 @@ export class Compaction {
 /** Whether a takedown waits for its next try. Of a time that is too far away the clock was set back since. */
 function isHeld(againAtMs: number, nowMs: number): boolean {
   return againAtMs > nowMs && againAtMs <= nowMs + retryMs.damaged
-}
-
-/** Undefined when what was to be read is damaged. */
-async function orDamaged<T>(reading: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reading
-  } catch (error) {
-    if (error instanceof SegmentError || isDamage(error)) return undefined
-    throw error
-  }
 }

@@ -131,7 +131,7 @@ export class Delivery {
     const key = subscriptionKey(subscription)
     let group = this.#groups.get(key)
     if (!group) {
-      group = new FilterGroup(subscription, {
+      group = new FilterGroup(subscription, key, {
         fanout: this.#fanout,
         index: this.#index,
         headSeq: () => this.#tail.headSeq,

@@ -46,8 +46,9 @@ export class FilterGroup implements Indexed, CatchUpSource {
   #first = -1
   #wanted: number[] | undefined
 
-  constructor(subscription: Subscription, place: GroupPlace) {
-    this.key = subscriptionKey(subscription)
+  /** @param key of the subscription. Made by the caller, because that takes long for many DIDs. */
+  constructor(subscription: Subscription, key: string, place: GroupPlace) {
+    this.key = key
     this.filter = subscription
     this.matchesBesidesDid = compileFilterBesidesDid(subscription)
     this.#maxMessageSizeBytes = subscription.maxMessageSizeBytes
