@@ -5,7 +5,11 @@ import { startTestRelay } from './start-test-relay.ts'
 const perMinute = 1000
 
 test('a network that begins a thousand handshakes in a minute is told to wait', async () => {
-  await using relay = await startTestRelay({ plcUrl: 'http://127.0.0.1:1', sources: [], consumersPerAddressMax: 1 })
+  await using relay = await startTestRelay({
+    plcUrl: 'http://127.0.0.1:1',
+    sources: [],
+    consumersPerAddressMax: 1,
+  })
   // A plain request is answered as its handshake would be, and counts as one.
   const ask = async (): Promise<[number, string | null]> => {
     const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.subscribeRepos`)

@@ -229,7 +229,9 @@ export class Fanout {
       webSocket.on(event, () => (subscriber.isAnswering = true))
     const isPush = connection.style === 'push'
     if (isPush && this.#options.clientMessages === 'refuse') {
-      webSocket.on('message', () => this.#end(subscriber, new CloseReason(1008, 'InvalidRequest', noMessages)))
+      webSocket.on('message', () =>
+        this.#end(subscriber, new CloseReason(1008, 'InvalidRequest', noMessages)),
+      )
     }
     connection.feed.onTooMany = () => {
       const message = isPush ? noMessages : 'More messages than this stream takes'

@@ -45,9 +45,7 @@ export class DiskFloor {
     this.isBelow = isBelow
     logger[isBelow ? 'error' : 'info'](
       { freeBytes: this.freeBytes, floorBytes },
-      isBelow
-        ? `too little disk is free: ${reading} not read`
-        : `enough disk is free: ${reading} read again`,
+      isBelow ? `too little disk is free: ${reading} not read` : `enough disk is free: ${reading} read again`,
     )
     onChange(isBelow)
   }

@@ -12,6 +12,8 @@ const filterBlockBytes = 64
 const regionHeaderBytes = 8
 /** How many block filters are built without a pause: some milliseconds of work. */
 const blocksAtOnce = 8
+/** Keys that are set in one turn of the event loop: some milliseconds. */
+const keysAtOnce = 50_000
 
 /** The hash of a DID, reduced to what a filter of any shape needs (segment-format.md 7.2). */
 export interface DidHash {
@@ -288,19 +290,19 @@ export async function encodeBlockFilters(
   view.setUint32(4, bytesEach, true)
   for (const [i, keys] of keysByBlock.entries()) {
     if (i % blocksAtOnce === blocksAtOnce - 1) await new Promise((resolve) => setTimeout(resolve))
-    bytes.set(encodeFilter(shape, keys), regionHeaderBytes + i * bytesEach)
+    bytes.set(await encodeFilter(shape, keys), regionHeaderBytes + i * bytesEach)
   }
   return bytes
 }
 
-/** Serializes a filter that holds these keys. */
-export function encodeFilter(shape: FilterShape, keys: Iterable<DidHash>): Uint8Array {
+/** Serializes a filter that holds these keys. Lets other work through now and then, as above. */
+export async function encodeFilter(shape: FilterShape, keys: Iterable<DidHash>): Promise<Uint8Array> {
   const partitions = partitionsOf(shape.k)
   const bytes = new Uint8Array(filterBytes(shape))
   const bits = bytes.subarray(bitsAt)
   let count = 0
   for (const key of keys) {
-    count++
+    if (++count % keysAtOnce === 0) await new Promise((resolve) => setTimeout(resolve))
     let partitionAt = filterBlockBytes * 8 * blockOf(key.high, key.low, shape.numBlocks)
     for (const partitionBits of partitions) {
       const bit = partitionAt + (key.folded % partitionBits)

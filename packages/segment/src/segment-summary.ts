@@ -56,7 +56,7 @@ export class SegmentSummary {
     blockFilterCapacity: number = this.#didsByBlock.reduce((most, dids) => Math.max(most, dids.size), 1),
   ): Promise<{ header: Uint8Array; footer: Uint8Array }> {
     const blockIndex = encodeBlockIndex(this.#entries)
-    const didFilter = encodeFilter(shapeFilter(this.#dids.size), this.#dids.values())
+    const didFilter = await encodeFilter(shapeFilter(this.#dids.size), this.#dids.values())
     const blockDidFilters = await encodeBlockFilters(shapeFilter(blockFilterCapacity), this.#didsByBlock)
     const collectionIndex = await encodeCollectionIndex(
       this.collections(),

@@ -19,8 +19,13 @@ export class CallerRate {
   take(address: string, nowMs: number = Date.now()): void {
     const waitMs = this.#calls.take(networkOf(address), nowMs)
     if (waitMs === 0) return
-    throw new XrpcError(429, 'RateLimitExceeded', `${this.#perMinute} calls a minute are allowed; Retry-After says when to call again`, {
-      'Retry-After': String(Math.ceil(waitMs / 1000)),
-    })
+    throw new XrpcError(
+      429,
+      'RateLimitExceeded',
+      `${this.#perMinute} calls a minute are allowed; Retry-After says when to call again`,
+      {
+        'Retry-After': String(Math.ceil(waitMs / 1000)),
+      },
+    )
   }
 }

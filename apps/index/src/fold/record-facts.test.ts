@@ -18,8 +18,5 @@ test('an activity that a collection lists several times is read once for each co
 test('of those whom a definition allows only DIDs that an account may have are kept', () => {
   const long = `did:web:${'a'.repeat(300)}`
   const allowedIssuers = ['x'.repeat(900_000), long, { did: long }, did('A'), { did: did('B') }]
-  assert.deepEqual(
-    readIssuers({ badgeType: 'endorsement', allowedIssuers }),
-    new Set([did('A'), did('B')]),
-  )
+  assert.deepEqual(readIssuers({ badgeType: 'endorsement', allowedIssuers }), new Set([did('A'), did('B')]))
 })

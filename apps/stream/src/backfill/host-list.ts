@@ -136,7 +136,8 @@ export class HostList {
       if (next === undefined) break
       cursor = next
     }
-    if (!isWhole && this.#isWhole) logger.warn({ hostsMax }, 'the relay reads too many PDSs: not all are backfilled')
+    if (!isWhole && this.#isWhole)
+      logger.warn({ hostsMax }, 'the relay reads too many PDSs: not all are backfilled')
     this.#isWhole = isWhole
     return hosts
   }
