@@ -104,6 +104,23 @@ test('a segment is sealed when its oldest row is a day old, also when nothing mo
   )
 })
 
+test('rows of a time when the clock was ahead do not keep a segment from its age', async () => {
+  await using scratch = await scratchDirectory()
+  const hourMs = 3_600_000
+  // The clock was a thousand hours ahead, and is set right before the rows are written.
+  let nowMs = witnessedAtMs
+  await using directory = await SegmentDirectory.open({
+    directory: scratch.path,
+    segmentAgeMsMax: hourMs,
+    now: () => nowMs,
+  })
+  nowMs -= 1000 * hourMs
+  await directory.append(makeRows(1, 3))
+  assert.equal(await directory.rotateIfDue(), undefined)
+  nowMs += hourMs
+  assert.equal((await directory.rotateIfDue())?.name, 'seg_0000000000.jss')
+})
+
 test('sealing on demand takes what is there and does nothing when there is nothing', async () => {
   await using scratch = await scratchDirectory()
   await using directory = await openDirectory(scratch.path)

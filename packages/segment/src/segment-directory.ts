@@ -78,6 +78,8 @@ export class SegmentDirectory implements AsyncDisposable {
   readonly #known: KnownSegments
   #sealed: readonly SealedSegment[]
   #active: { readonly index: number; readonly segment: ActiveSegment }
+  /** When the active segment was there first, or later. Its rows may be of a time when the clock was ahead. */
+  #activeSinceMs: number
   #lastWrite: Promise<unknown> = Promise.resolve()
   #lastRewrite: Promise<unknown> = Promise.resolve()
   #closings: Promise<unknown> = Promise.resolve()
@@ -96,6 +98,7 @@ export class SegmentDirectory implements AsyncDisposable {
     this.#segmentBytesMax = options.segmentBytesMax ?? segmentBytesMaxDefault
     this.#segmentAgeMsMax = options.segmentAgeMsMax ?? segmentAgeMsMaxDefault
     this.#now = options.now ?? Date.now
+    this.#activeSinceMs = this.#now()
     this.#disk = options.disk ?? systemDisk
     this.#sealed = sealed
     this.#active = active
@@ -217,7 +220,9 @@ export class SegmentDirectory implements AsyncDisposable {
     const { isSealed, blocks, blockBytes } = this.#active.segment
     const oldest = blocks[0]
     if (isSealed || !oldest) return isSealed
-    const ageMs = this.#now() - oldest.minWitnessedAt / 1000
+    const nowMs = this.#now()
+    this.#activeSinceMs = Math.min(this.#activeSinceMs, nowMs)
+    const ageMs = nowMs - Math.min(oldest.minWitnessedAt / 1000, this.#activeSinceMs)
     return blockBytes >= this.#segmentBytesMax || ageMs >= this.#segmentAgeMsMax
   }
 
@@ -229,6 +234,7 @@ export class SegmentDirectory implements AsyncDisposable {
     try {
       const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)), this.#disk)
       this.#active = { index: index + 1, segment: next }
+      this.#activeSinceMs = this.#now()
     } catch (error) {
       await sealed.close()
       throw error
