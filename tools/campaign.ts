@@ -43,7 +43,9 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   // A change has to hold these seeds; new ones are played by name.
   simulator: simulator('relay', 700, 9000),
   // The same, from where its scenes of sources begin.
-  'simulator-sources': simulator('relay', 500, 3_000_000),
+  'simulator-sources': simulator('relay', 300, 3_000_000),
+  // And from where writes of the log fail.
+  'simulator-writes': simulator('relay', 200, 4_000_000),
   soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
   oracle: {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
