@@ -7,12 +7,16 @@ import { mkdtempDisposable, readFile, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import { eventually } from '@tributary/testkit'
 import { childEnvironment } from '@tributary/settings'
 import { parquetRows } from './parquet-rows.ts'
-import { mainFile, runCli } from './run-cli.ts'
+import { Commands } from './commands.ts'
+import { mainFile } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
+
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
 
 /** More than one transaction of SQLite, and one part of Parquet. The rest of the first run is not durable when it is killed. */
 const [sentFirst, all] = [25_000, 30_000]
@@ -73,14 +77,14 @@ for (const { name, hasBegun, seqs } of formats) {
     first.kill('SIGKILL')
     await once(first, 'exit')
     stream.sentThrough = all
-    const second = await runCli(words)
+    const second = await commands.run(words)
     assert.equal(second.code, 0, second.stderr)
     assert.match(second.stderr, /through seq 30000, the head of the stream/)
     assert.deepEqual(
       await seqs(path),
       Array.from({ length: all }, (_, i) => i + 1),
     )
-    const third = await runCli(words)
+    const third = await commands.run(words)
     assert.match(third.stderr, /done: 0 events after seq 30000 through seq 30000/)
   })
 }

@@ -7,12 +7,15 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
+import { Commands } from './commands.ts'
 import { runCli } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
 
 const fullDevice = '/dev/full'
 const did = 'did:plc:abcdefghijklmnopqrstuvwx'
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
 
 const noDevice = existsSync(fullDevice) ? false : 'this system has no /dev/full'
 
@@ -64,7 +67,7 @@ test('a server that answers with JSON of another kind is no service', async () =
     ]
     for (status of [200, 501])
       for (const args of all) {
-        const { code, stdout, stderr } = await runCli(args)
+        const { code, stdout, stderr } = await commands.run(args)
         assert.deepEqual([code, stdout], [69, ''], `${status}: ${args.join(' ')}: ${stderr}`)
         assert.doesNotMatch(stderr, /undefined|iterable|\n {4}at /)
       }
@@ -94,7 +97,7 @@ test('what is secret is shown nowhere, also where it is none', async () => {
     [64, ['verify', '--archive', 'http://somebody:secret@127.0.0.1:1']],
   ]
   for (const [expected, args] of all) {
-    const { code, stdout, stderr } = await runCli(args)
+    const { code, stdout, stderr } = await commands.run(args)
     assert.deepEqual([code, stdout], [expected, ''], `${args.join(' ')}: ${stderr}`)
     assert.doesNotMatch(stderr, /secret/, args.join(' '))
     if (expected === 74)
@@ -104,7 +107,7 @@ test('what is secret is shown nowhere, also where it is none', async () => {
 
 test('a backfill from a cursor that no stream of these has reached is refused', async () => {
   await using stream = await StaticStream.start(20)
-  const { code, stdout, stderr } = await runCli(['backfill', '--url', stream.url, '--after-seq', '999'])
+  const { code, stdout, stderr } = await commands.run(['backfill', '--url', stream.url, '--after-seq', '999'])
   assert.deepEqual([code, stdout], [1, ''])
   assert.match(stderr, /head of this stream is seq 20, .* after 999: is it another stream/)
 })
@@ -124,7 +127,7 @@ test('what is typed twice, is empty, or names nothing, is refused', async () => 
     ['feed', 'show', did, '--limit', '0'],
   ]
   for (const args of all) {
-    const { code, stdout, stderr } = await runCli(args)
+    const { code, stdout, stderr } = await commands.run(args)
     assert.deepEqual([code, stdout], [64, ''], `${args.join(' ')}: ${stderr}`)
     assert.match(stderr, /^error: /)
   }

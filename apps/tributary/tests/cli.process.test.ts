@@ -4,19 +4,23 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import { freePort } from '@tributary/testkit'
+import { Commands, type Outcome } from './commands.ts'
 import { runCli } from './run-cli.ts'
+
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
 
 test('help names every command, and every command has help of its own', async () => {
   const { code, stdout } = await runCli(['--help'])
   assert.equal(code, 0)
-  const commands = ['up', 'demo', 'relay', 'stream', 'index', 'feed', 'tail', 'backfill', 'status', 'seal']
-  for (const name of commands) assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
+  const names = ['up', 'demo', 'relay', 'stream', 'index', 'feed', 'tail', 'backfill', 'status', 'seal']
+  for (const name of names) assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
 
-  const helps = await Promise.all(
-    [...commands, 'relay hosts list'].map((name) => runCli([...name.split(' '), '--help'])),
-  )
+  const helps: Outcome[] = []
+  for (const name of [...names, 'relay hosts list'])
+    helps.push(await commands.run([...name.split(' '), '--help']))
   for (const help of helps) {
     assert.equal(help.code, 0)
     assert.match(help.stdout, /^Usage: tributary /)
@@ -27,14 +31,14 @@ test('help names every command, and every command has help of its own', async ()
     ['relay', 2],
     ['tail', 6],
   ] as const) {
-    assert.deepEqual(await runCli(['help', name]), helps[i])
+    assert.deepEqual(await commands.run(['help', name]), helps[i])
   }
 })
 
 test('help of a service and of up lists every setting with its variable', async () => {
-  const relay = await runCli(['relay', '--help'])
+  const relay = await commands.run(['relay', '--help'])
   assert.match(relay.stdout, /--data-directory <value>\n.*\n.*TRIBUTARY_RELAY_DATA_DIRECTORY/)
-  const up = await runCli(['up', '--help'])
+  const up = await commands.run(['up', '--help'])
   for (const name of [
     'SOURCES',
     'LABELERS',
@@ -75,12 +79,12 @@ test('wrong options of the reading commands are refused, and no key is shown', a
   assert.match(stderr, /TRIBUTARY_CLIENT_DIDS="alice"/)
   assert.doesNotMatch(stderr, /secret-key/)
 
-  const cursor = await runCli(['tail', '--cursor', 'yesterday'])
+  const cursor = await commands.run(['tail', '--cursor', 'yesterday'])
   assert.equal(cursor.code, 64)
   assert.match(cursor.stderr, /'yesterday' is invalid/)
-  const none = await runCli(['tail', '--limit=0'])
+  const none = await commands.run(['tail', '--limit=0'])
   assert.deepEqual([none.code, none.stdout], [0, ''])
-  const unknown = await runCli(['trail'])
+  const unknown = await commands.run(['trail'])
   assert.equal(unknown.code, 64)
   assert.match(unknown.stderr, /unknown command 'trail'[^]*tail/)
 })
@@ -118,7 +122,7 @@ test('status says that an up was killed, and not since when it runs', async () =
     const pid = 2 ** 30
     const services = [{ name: 'relay', url: 'http://127.0.0.1:1', pid, since: new Date().toISOString() }]
     await writeFile(join(directory, 'running.json'), JSON.stringify({ pid, services }))
-    const { code, stdout } = await runCli(['status', '--data-directory', directory])
+    const { code, stdout } = await commands.run(['status', '--data-directory', directory])
     assert.equal(code, 1)
     assert.equal(
       stdout,
@@ -132,7 +136,7 @@ test('status says that an up was killed, and not since when it runs', async () =
 test('a damaged archive is found and mended, again if need be, and what was replaced stays', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   const segment = join(directory, 'segments', 'seg_0000000000.jss')
-  const archive = (name: string) => runCli(['stream', 'archive', name, '--data-directory', directory])
+  const archive = (name: string) => commands.run(['stream', 'archive', name, '--data-directory', directory])
   const nothing = await archive('verify')
   assert.deepEqual([nothing.code, nothing.stdout], [74, ''])
   assert.match(nothing.stderr, /is no data directory of a stream/)
@@ -308,14 +312,12 @@ test('up does not let others call programs of this machine', async (t) => {
 })
 
 test('a mistyped word or flag leads to the one that was meant', async () => {
-  const [word, deeper, both, service, flag, setting] = await Promise.all([
-    runCli(['stauts']),
-    runCli(['collections', 'list']),
-    runCli(['audit']),
-    runCli(['relay', 'hsots', 'list']),
-    runCli(['tail', '--colections', 'a.b.c']),
-    runCli(['up', '--sorces', 'pds.example.com']),
-  ])
+  const word = await commands.run(['stauts'])
+  const deeper = await commands.run(['collections', 'list'])
+  const both = await commands.run(['audit'])
+  const service = await commands.run(['relay', 'hsots', 'list'])
+  const flag = await commands.run(['tail', '--colections', 'a.b.c'])
+  const setting = await runCli(['up', '--sorces', 'pds.example.com'])
   assert.deepEqual([word.code, service.code, flag.code, setting.code], [64, 64, 64, 78])
   assert.match(word.stderr, /^error: unknown command 'stauts'\n\(Did you mean status\?\)/)
   assert.match(deeper.stderr, /^error: unknown command 'collections'\n\(Did you mean stream collections\?\)/)

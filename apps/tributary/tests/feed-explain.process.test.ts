@@ -7,7 +7,7 @@ import type { StreamEvent } from '@tributary/protocol'
 import Sqlite from 'better-sqlite3'
 import { eventually, SmallStream, startProcess, tidAt, type ServiceProcess } from '@tributary/testkit'
 import { serviceEntry } from '../src/service-entry.ts'
-import { type CliResult, runCli } from './run-cli.ts'
+import { Commands, type Outcome } from './commands.ts'
 
 const [viewer, author, organization, evaluator, labeler] = ['v', 'a', 'o', 'e', 'l'].map(
   (letter) => `did:plc:${letter.repeat(24)}`,
@@ -44,6 +44,7 @@ const events = [
 
 test('feed show says of each entry why it is there, and shows more than one page', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'feed-explain-'))
+  await using commands = new Commands()
   await using stream = await SmallStream.start(events)
   const databasePath = join(directory.path, 'index.sqlite')
   const start = (name: 'index' | 'feed', settings: Record<string, string>): Promise<ServiceProcess> => {
@@ -67,8 +68,8 @@ test('feed show says of each entry why it is there, and shows more than one page
   database.close()
   await using feed = await start('feed', { SERVICE_DID: 'did:web:feed.example', LABELERS: labeler })
 
-  const show = (...args: string[]): Promise<CliResult> =>
-    runCli(['feed', 'show', viewer, '--url', feed.url, ...args])
+  const show = (...args: string[]): Promise<Outcome> =>
+    commands.run(['feed', 'show', viewer, '--url', feed.url, ...args])
   const explain = ['--explain', '--database-path', databasePath, '--labelers', labeler]
   const all = await show(...explain, '--limit', '100', '--wide')
   assert.deepEqual([all.code, all.stderr], [0, ''])

@@ -16,7 +16,8 @@ import { freePort, startProcess } from '@tributary/testkit'
 import { createProgram } from '../src/program.ts'
 import { serviceEntry } from '../src/service-entry.ts'
 import { everyCommand, nameOf } from './every-command.ts'
-import { assertGolden, type Call, described, outcomesOf } from './golden-files.ts'
+import { type Call, Commands } from './commands.ts'
+import { assertGolden, described, outcomesOf } from './golden-files.ts'
 import { runCli } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
 
@@ -24,7 +25,11 @@ const did = 'did:plc:abcdefghijklmnopqrstuvwx'
 const directory = await mkdtempDisposable(join(tmpdir(), 'golden-faults-'))
 const token = join(directory.path, 'token')
 await writeFile(token, 'the-operator-token')
-after(() => directory.remove())
+const commands = new Commands(directory.path)
+after(async () => {
+  await commands[Symbol.asyncDispose]()
+  await directory.remove()
+})
 
 /** Something that is no service of ours. */
 async function startOther(): Promise<AsyncDisposable & { url: string }> {
@@ -43,7 +48,7 @@ async function startOther(): Promise<AsyncDisposable & { url: string }> {
 }
 
 async function textOf(calls: readonly Call[]): Promise<string> {
-  const outcomes = await outcomesOf(calls, directory.path)
+  const outcomes = await outcomesOf(calls, commands)
   return calls.map((call, i) => described(call, outcomes[i], directory.path)).join('\n')
 }
 
@@ -209,7 +214,7 @@ test('a terminal that does not know its width has one that is usual', async () =
   for (const { args, usual } of all) {
     const [unknown, known] = await outcomesOf(
       [0, usual].map((columns) => ({ args, columns })),
-      directory.path,
+      commands,
     )
     assert.deepEqual(unknown, known, args.join(' '))
   }

@@ -1,24 +1,10 @@
-/** Runs commands in one process, and compares what they print with files in `golden`. */
+/** Compares what commands print with files in `golden`. */
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
+import type { Call, Commands, Outcome } from './commands.ts'
 
 const golden = join(import.meta.dirname, 'golden')
-
-/** One command, and how wide the terminal is; absent when its output goes into a pipe. */
-export interface Call {
-  args: readonly string[]
-  columns?: number
-}
-
-export interface Outcome {
-  code: number
-  stdout: string
-  stderr: string
-}
 
 /** Compares texts with their files. Those without a file are written, and the test fails once. */
 export function assertGolden(texts: Readonly<Record<string, string>>): void {
@@ -45,13 +31,11 @@ export function goldenTexts(): string[] {
   return readdirSync(golden).map((name) => readFileSync(join(golden, name), 'utf8'))
 }
 
-/** What came of each call. They run one after the other, in `directory`. */
-export async function outcomesOf(calls: readonly Call[], directory: string): Promise<Outcome[]> {
-  const file = join(directory, 'calls.json')
-  await writeFile(file, JSON.stringify(calls))
-  const program = join(import.meta.dirname, 'golden-program.ts')
-  const { stdout } = await promisify(execFile)(process.execPath, [program, file], { cwd: directory })
-  return JSON.parse(stdout) as Outcome[] // as the program prints it
+/** What came of each call. They run one after the other. */
+export async function outcomesOf(calls: readonly Call[], commands: Commands): Promise<Outcome[]> {
+  const outcomes: Outcome[] = []
+  for (const { args, columns } of calls) outcomes.push(await commands.run(args, columns))
+  return outcomes
 }
 
 /** A call and its outcome as text, without what is another one in each run. */

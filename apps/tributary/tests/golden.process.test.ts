@@ -15,7 +15,8 @@ import { encode } from '@atcute/cbor'
 import { createProgram } from '../src/program.ts'
 import { serviceEntry } from '../src/service-entry.ts'
 import { everyCommand, nameOf } from './every-command.ts'
-import { assertGolden, type Call, described, goldenTexts, outcomesOf } from './golden-files.ts'
+import { type Call, Commands } from './commands.ts'
+import { assertGolden, described, goldenTexts, outcomesOf } from './golden-files.ts'
 import { runCli } from './run-cli.ts'
 
 const terminals = [80, 200]
@@ -43,6 +44,7 @@ test('the help of every command is as it was looked at', () => {
 
 test('what commands print of real services is as it was looked at, and fits the terminal', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'golden-'))
+  await using commands = new Commands(directory.path)
   const token = join(directory.path, 'token')
   await writeFile(token, 'the-operator-token')
   const plc = await startPlc()
@@ -186,7 +188,7 @@ test('what commands print of real services is as it was looked at, and fits the 
       // It goes on for a while, which a look would show.
       { args: of('stream', 'compact'), columns: 100 },
     ]
-    const outcomes = await outcomesOf(calls, directory.path)
+    const outcomes = await outcomesOf(calls, commands)
     const textOf = (from: number, count: number): string =>
       calls
         .slice(from, from + count)

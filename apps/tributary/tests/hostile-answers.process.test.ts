@@ -7,9 +7,10 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { WebSocketServer } from 'ws'
+import { Commands } from './commands.ts'
 import { runCli } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
 
@@ -45,6 +46,9 @@ async function serve(
 
 const numbers = { sizeBytes: 5, checksum: '00', eventCount: 1, minSeq: 1, maxSeq: 1 }
 
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
+
 const viewer = 'did:plc:abcdefghijklmnopqrstuvwx'
 
 test('a list that never ends, or does not go on, is not read for ever', async () => {
@@ -69,12 +73,12 @@ test('a list that never ends, or does not go on, is not read for ever', async ()
   for (at of [0, -1])
     for (const [args, requests] of all) {
       const before = service.requests()
-      const { code, stdout, stderr } = await runCli(args)
+      const { code, stdout, stderr } = await commands.run(args)
       assert.deepEqual([code, stdout], [69, ''], stderr)
       assert.equal(service.requests() - before, at < 0 ? 2 : requests, args.join(' '))
       assert.match(stderr, /(more than 1000? pages|does not go on)/)
     }
-  const verified = await runCli(['verify', '--archive', url])
+  const verified = await commands.run(['verify', '--archive', url])
   assert.equal(verified.code, 69)
   assert.match(verified.stderr, /a list of segments that does not go on/)
 })
@@ -128,7 +132,7 @@ test('an answer of another form is said to be none of a service', async () => {
   for (const [args, answers] of all)
     for (const each of answers) {
       answer = JSON.stringify(each)
-      const { code, stdout, stderr } = await runCli(args)
+      const { code, stdout, stderr } = await commands.run(args)
       assert.deepEqual([code, stdout], [69, ''], `${args.join(' ')} ${answer}: ${stderr}`)
       assert.match(stderr, /is it the service's address\?\n$/)
     }
@@ -139,12 +143,12 @@ test('what a service calls its things is printed without the signs that a termin
   await using archive = await serve((method) =>
     method === 'listSegments' ? { segments: [{ name, ...numbers }] } : 'no segment',
   )
-  const verified = await runCli(['verify', '--archive', archive.url])
+  const verified = await commands.run(['verify', '--archive', archive.url])
   assert.equal(verified.code, 1)
   assert.match(verified.stdout, /^DAMAGED seg/m)
   const view = { kind: name, actor: { displayName: name }, content: { title: name } }
   await using feed = await serve(() => ({ feed: [{ subject: name, view }] }))
-  const shown = await runCli(['feed', 'show', viewer, '--url', feed.url])
+  const shown = await commands.run(['feed', 'show', viewer, '--url', feed.url])
   assert.equal(shown.code, 0, shown.stderr)
   for (const { stdout, stderr } of [verified, shown])
     for (const text of [stdout, stderr])
@@ -173,7 +177,7 @@ test('what a service says of an error, or as a notice, is one line that the term
     ['tail', '--url', stream.url, '--cursor', '0', '--limit', '1'],
   ]
   for (const args of all) {
-    const { stderr } = await runCli(args)
+    const { stderr } = await commands.run(args)
     assert.match(stderr, /\[2J/, args.join(' '))
     assert.doesNotMatch(stderr.replaceAll('\n', ''), /[\p{Cc}\p{Cf}\u2028]/u, args.join(' '))
     assert.ok(
@@ -189,7 +193,7 @@ test('an answer that is nested deep is no answer of a service', async () => {
   await using service = await serve(() => `{"hosts":[{"hostname":"pds.example.com","status":${deep}}]}`)
   for (const form of [['--json'], []]) {
     const args = ['relay', 'hosts', 'list', '--public', '--url', service.url, ...form]
-    const { code, stdout, stderr } = await runCli(args)
+    const { code, stdout, stderr } = await commands.run(args)
     assert.deepEqual([code, stdout], [69, ''], stderr)
     assert.match(stderr, /^tributary relay hosts list: [^\n]* is it the service's address\?\n$/)
   }
@@ -204,7 +208,7 @@ test('an answer that grows without an end is not held in memory', async () => {
     ['relay', 'hosts', 'list', '--public', '--url', service.url],
     ['verify', '--archive', service.url],
   ]) {
-    const { code, stderr } = await runCli(args)
+    const { code, stderr } = await commands.run(args)
     assert.equal(code, 69, stderr)
     assert.match(stderr, /sends more than 16777216 bytes\n$/)
   }
@@ -230,7 +234,7 @@ test('status says of a service that answers with something else that it is not w
   const all = [null, 5, [], {}, { relay: null, stream: 5, reasons: 5 }, { relay: {}, reasons: [null] }]
   for (const each of all) {
     answer = JSON.stringify(each)
-    const { code, stdout, stderr } = await runCli(['status', '--data-directory', directory.path])
+    const { code, stdout, stderr } = await commands.run(['status', '--data-directory', directory.path])
     assert.deepEqual([code, stderr], [1, ''], answer)
     assert.match(stdout, /^relay: /m)
     assert.doesNotMatch(stdout, /undefined|is not a function/)

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import type { StreamEvent } from '@tributary/protocol'
 import { SmallStream, startProcess, tidAt } from '@tributary/testkit'
 import { serviceEntry } from '../src/service-entry.ts'
-import { runCli, type CliResult } from './run-cli.ts'
+import { Commands, type Outcome } from './commands.ts'
 
 const did = 'did:plc:aliceaaaaaaaaaaaaaaaaaaa'
 const event = {
@@ -24,9 +24,10 @@ const event = {
 
 test('an index is built again from the command line, and tells what it holds of an account', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'index-commands-'))
+  await using commands = new Commands()
   const databasePath = join(directory.path, 'index.sqlite')
-  const run = (...args: string[]): Promise<CliResult> =>
-    runCli(['index', ...args, '--database-path', databasePath])
+  const run = (...args: string[]): Promise<Outcome> =>
+    commands.run(['index', ...args, '--database-path', databasePath])
 
   const early = await run('rebuild')
   assert.deepEqual([early.code, /there is no index database/.test(early.stderr)], [74, true])

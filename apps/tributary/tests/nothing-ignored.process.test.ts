@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { DataDirectory } from '../src/up/data-directory.ts'
+import { Commands } from './commands.ts'
 import { runCli } from './run-cli.ts'
 
 function temporaryDirectory(t: TestContext): string {
@@ -14,6 +15,7 @@ function temporaryDirectory(t: TestContext): string {
 
 test('an option that would count for nothing is refused with a sentence that says why', async (t) => {
   const directory = temporaryDirectory(t)
+  await using commands = new Commands(directory)
   const key = join(directory, 'key')
   writeFileSync(key, '0123456789abcdef')
   const did = 'did:web:a.example'
@@ -35,7 +37,7 @@ test('an option that would count for nothing is refused with a sentence that say
     [['index', 'account', `--did=${did}`, '--port=3'], /--port is for the index service/],
   ]
   for (const [args, words] of refused) {
-    const { code, stdout, stderr } = await runCli(args, { directory })
+    const { code, stdout, stderr } = await commands.run(args)
     assert.equal(code, 64, `${args.join(' ')}: ${stderr}`)
     assert.match(stderr, words)
     assert.equal(stdout, '')
@@ -115,6 +117,7 @@ test('commands ask the services where the up of the data directory runs them', a
   const directory = temporaryDirectory(t)
   using running = new DataDirectory(join(directory, 'data'))
   writeFileSync(join(running.path, 'operator-token'), 'x'.repeat(32))
+  await using commands = new Commands(directory)
   const services = ['relay', 'stream', 'feed'].map((name, i) => ({ name, url: `http://127.0.0.1:${i + 2}` }))
   running.noteRun({ pid: process.pid, services })
   for (const [args, port] of [
@@ -128,7 +131,7 @@ test('commands ask the services where the up of the data directory runs them', a
     [['seal', '--url', 'http://127.0.0.1:5'], 5],
     [['tail', '--wait', '0', '--url', 'http://127.0.0.1:5'], 5],
   ] as const) {
-    const { stderr } = await runCli([...args], { directory })
+    const { stderr } = await commands.run(args)
     assert.match(stderr, new RegExp(`127\\.0\\.0\\.1:${port}\\b`), args.join(' '))
   }
 })

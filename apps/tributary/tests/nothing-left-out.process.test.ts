@@ -6,8 +6,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
+import { Commands } from './commands.ts'
 import { runCli } from './run-cli.ts'
+
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
 
 type Answer = (method: string, query: URLSearchParams) => object
 
@@ -48,7 +52,16 @@ test('feed show with a token shows one page, and says that others follow', async
   let cursor: string | undefined = 'more'
   await using service = await serve(() => ({ feed, cursor }))
   const show = (...args: string[]) =>
-    runCli(['feed', 'show', 'did:plc:aa', '--url', service.url, '--token-file', directory.token, ...args])
+    commands.run([
+      'feed',
+      'show',
+      'did:plc:aa',
+      '--url',
+      service.url,
+      '--token-file',
+      directory.token,
+      ...args,
+    ])
   const onePage = 'tributary feed show: one page, because a token is good for one call\n'
 
   const part = await show('--limit', '50')
@@ -67,7 +80,7 @@ test('feed show with a token shows one page, and says that others follow', async
 
 test('feed show asks nothing for a viewer that is named by a handle', async () => {
   await using service = await serve(() => ({ feed: [] }))
-  const { code, stderr } = await runCli(['feed', 'show', 'alice.example', '--url', service.url])
+  const { code, stderr } = await commands.run(['feed', 'show', 'alice.example', '--url', service.url])
   assert.deepEqual([code, service.asked.length], [64, 0])
   assert.match(stderr, /alice\.example is no DID: give that of the viewer/)
 })
@@ -88,7 +101,7 @@ test('a list that its usual limit cuts says so, and how to see more', async () =
   ]) {
     const where = ['--url', service.url, '--operator-token-file', directory.token]
     const rowsOf = async (...args: string[]): Promise<[number, string]> => {
-      const { stdout, stderr } = await runCli([...words, ...where, '--json', ...args])
+      const { stdout, stderr } = await commands.run([...words, ...where, '--json', ...args])
       return [(JSON.parse(stdout) as object[]).length, stderr] // the command prints a list
     }
     count = 1001
@@ -108,7 +121,7 @@ test('the coverage says what is true of all hosts, below the table and in its JS
   const ofAll = { markedRepositories: 3, pendingTakedownSegments: ['a', 'b'], relayError: 'it is away' }
   let answer: object = { revision: 1, headSeq: 2, ...ofAll, hosts }
   await using service = await serve(() => answer)
-  const coverage = (...args: string[]) => runCli(['stream', 'coverage', '--url', service.url, ...args])
+  const coverage = (...args: string[]) => commands.run(['stream', 'coverage', '--url', service.url, ...args])
   const { stdout, stderr } = await coverage()
   assert.match(stdout, /^pds\.example +org\.impact\.collection +complete$/m)
   assert.deepEqual(stderr.trimEnd().split('\n'), [
@@ -130,7 +143,7 @@ test('the coverage has one row for all collections of a host that stand alike', 
     { hostname: 'two.example', collections: [...complete, row('org.impact.claim.rights', 'unknown')] },
   ]
   await using service = await serve(() => ({ hosts }))
-  const { stdout } = await runCli(['stream', 'coverage', '--url', service.url, '--wide'])
+  const { stdout } = await commands.run(['stream', 'coverage', '--url', service.url, '--wide'])
   assert.deepEqual(
     stdout.match(/^(one|two).*(?=complete|unknown)/gm)?.map((line) => line.replaceAll(/ +/g, ' ')),
     [
@@ -149,7 +162,7 @@ test('status counts the sources that are read, and not those that are dialled', 
   await rename(directory.token, join(directory.path, 'operator-token'))
   const services = [{ name: 'relay', url: service.url }]
   await writeFile(join(directory.path, 'running.json'), JSON.stringify({ pid: process.pid, services }))
-  const { code, stdout } = await runCli(['status', '--data-directory', directory.path])
+  const { code, stdout } = await commands.run(['status', '--data-directory', directory.path])
   assert.equal(code, 0)
   assert.match(stdout, /^relay .* 2 of 3 PDSs/m)
 })
@@ -158,13 +171,13 @@ test('a service without an operator token, and a token that nothing names, are a
   await using directory = await withToken()
   await using service = await serve(() => ({ error: 'MethodNotImplemented', message: 'no such method' }))
   const state = ['relay', 'state', '--url', service.url]
-  const off = await runCli([...state, '--operator-token-file', directory.token])
+  const off = await commands.run([...state, '--operator-token-file', directory.token])
   assert.equal(off.code, 69)
   assert.match(
     off.stderr,
     /is it the service's address\? If it is, it runs without the setting operatorToken/,
   )
-  const other = await runCli(['relay', 'hosts', 'list', '--public', '--url', service.url])
+  const other = await commands.run(['relay', 'hosts', 'list', '--public', '--url', service.url])
   assert.match(other.stderr, /is it the service's address\?\n$/)
 
   for (const args of [state, ['seal', '--url', service.url]]) {
@@ -175,6 +188,6 @@ test('a service without an operator token, and a token that nothing names, are a
       /; name it with --operator-token-file, or the data directory with TRIBUTARY_UP_DATA_DIRECTORY\n$/,
     )
   }
-  const named = await runCli([...state, '--operator-token-file', join(directory.path, 'none')])
+  const named = await commands.run([...state, '--operator-token-file', join(directory.path, 'none')])
   assert.match(named.stderr, /no such file or directory\n$/)
 })

@@ -8,14 +8,17 @@ import { childEnvironment } from '@tributary/settings'
 import { inTime, startPlc, startProcess, startScriptedHost, type ServiceProcess } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { serviceEntry } from '../src/service-entry.ts'
+import { Commands } from './commands.ts'
 import { runCli } from './run-cli.ts'
 
+const commands = new Commands()
 const root = mkdtempSync(join(tmpdir(), 'relay-files-'))
 const plc = await startPlc()
 const host = await startScriptedHost({ plcUrl: plc.url })
 const account = await host.createAccount()
 const original = join(root, 'original')
 after(async () => {
+  await commands[Symbol.asyncDispose]()
   await host.stop()
   await plc.stop()
   rmSync(root, { recursive: true })
@@ -68,7 +71,7 @@ function logFile(dataDirectory: string): string {
   return join(dataDirectory, 'log', name ?? '')
 }
 
-const cli = async (...args: string[]) => runCli(['relay', ...args])
+const cli = (...args: string[]) => commands.run(['relay', ...args])
 
 test('a relay is backed up while it runs, and what is started on the copy goes on without a seq used twice', async () => {
   const relay = await startRelay(original)
@@ -128,7 +131,7 @@ test('a damaged log stops the start with the commands that repair it; cut, its s
   bytes.writeUInt8(bytes.readUInt8(bytes.length >> 1) ^ 1, bytes.length >> 1)
   writeFileSync(path, bytes)
   const directory = ['--data-directory', original]
-  const damaged = await cli(...directory, '--port', '0', '--allowed-private-hosts', host.host)
+  const damaged = await runCli(['relay', ...directory, '--port', '0', '--allowed-private-hosts', host.host])
   assert.equal(damaged.code, 1)
   assert.match(
     damaged.stderr,
@@ -151,7 +154,7 @@ test('a damaged log stops the start with the commands that repair it; cut, its s
   )
   assert.match(repaired.stdout, /--rebuild-state/)
   assert.ok(existsSync(`${path}.damaged`))
-  const ahead = await cli(...directory, '--port', '0', '--allowed-private-hosts', host.host)
+  const ahead = await runCli(['relay', ...directory, '--port', '0', '--allowed-private-hosts', host.host])
   assert.equal(ahead.code, 1)
   assert.match(ahead.stderr, /the state is ahead of the log.*--rebuild-state/)
 

@@ -10,12 +10,13 @@ import {
   startScriptedHost,
   type ServiceProcess,
 } from '@tributary/testkit'
-import { runCli, type CliResult } from './run-cli.ts'
+import { Commands, type Outcome } from './commands.ts'
 import { serviceEntry } from '../src/service-entry.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'operator-'))
 const tokenFile = join(directory, 'token')
 writeFileSync(tokenFile, 'the-operator-token')
+const commands = new Commands()
 const plc = await startPlc()
 const host = await startScriptedHost({ plcUrl: plc.url })
 const other = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.7' })
@@ -24,6 +25,7 @@ const [relay, elsewhere] = await Promise.all([
   startRelay('two', `${host.host},${other.host}`),
 ])
 after(async () => {
+  await commands[Symbol.asyncDispose]()
   await Promise.all([relay.stop(), elsewhere.stop()])
   await Promise.all([host.stop(), other.stop()])
   await plc.stop()
@@ -45,8 +47,8 @@ function startRelay(name: string, sources: string): Promise<ServiceProcess> {
   return startProcess(serviceEntry('relay'), { env })
 }
 
-async function operate(...args: string[]): Promise<CliResult> {
-  return await runCli(['relay', ...args, '--url', relay.url, '--operator-token-file', tokenFile])
+async function operate(...args: string[]): Promise<Outcome> {
+  return await commands.run(['relay', ...args, '--url', relay.url, '--operator-token-file', tokenFile])
 }
 
 test('hosts of another relay are imported once, and each is reported', async () => {
@@ -67,7 +69,7 @@ test('hosts of another relay are imported once, and each is reported', async () 
   assert.match(stdout, new RegExp(`^skipped +${other.host}: never sent an event there`, 'm'))
   assert.match((await operate('import-hosts', elsewhere.url)).stdout, new RegExp(`^known +${host.host}`, 'm'))
   const shown = () => operate('accounts', 'show', account.did, '--json')
-  const isShown = ({ code, stdout }: CliResult): boolean =>
+  const isShown = ({ code, stdout }: Outcome): boolean =>
     code === 0 && (JSON.parse(stdout) as { did: string }).did === account.did
   await eventually(async () => isShown(await shown()), shown)
 })
@@ -116,19 +118,32 @@ test('what the relay refuses ends with 1 and says why', async () => {
   assert.equal(wrong.code, 64)
   const badToken = join(directory, 'bad')
   writeFileSync(badToken, 'wrong')
-  const refused = await runCli(['relay', 'state', '--url', relay.url, '--operator-token-file', badToken])
+  const refused = await commands.run([
+    'relay',
+    'state',
+    '--url',
+    relay.url,
+    '--operator-token-file',
+    badToken,
+  ])
   assert.equal(refused.code, 77)
   assert.match(refused.stderr, /^tributary relay state: AuthenticationRequired/)
   const noToken = join(directory, 'missing')
   for (const command of [['relay', 'state'], ['seal']]) {
-    const { code, stderr } = await runCli([...command, '--url', relay.url, '--operator-token-file', noToken])
+    const { code, stderr } = await commands.run([
+      ...command,
+      '--url',
+      relay.url,
+      '--operator-token-file',
+      noToken,
+    ])
     assert.equal(code, 74)
     assert.match(stderr, /: cannot read the operator token: [^(]*missing: no such file or directory$/m)
   }
 })
 
 test('the help of the relay names its commands, and each has help of its own', async () => {
-  const { stdout } = await runCli(['relay', '--help'])
+  const { stdout } = await commands.run(['relay', '--help'])
   for (const name of [
     'hosts',
     'accounts',
@@ -143,5 +158,5 @@ test('the help of the relay names its commands, and each has help of its own', a
     'backup',
   ])
     assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
-  assert.match((await runCli(['relay', 'hosts', 'add', '--help'])).stdout, /--override-daily-limit/)
+  assert.match((await commands.run(['relay', 'hosts', 'add', '--help'])).stdout, /--override-daily-limit/)
 })

@@ -6,10 +6,11 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { startProcess } from '@tributary/testkit'
 import { serviceEntry } from '../src/service-entry.ts'
-import { runCli, type CliResult } from './run-cli.ts'
+import { Commands, type Outcome } from './commands.ts'
 
 test('a stream is operated from the command line, and the audit tells who did what', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'stream-operator-'))
+  await using commands = new Commands()
   const tokenFile = join(directory.path, 'token')
   await writeFile(tokenFile, 'the-operator-token')
   const settings = {
@@ -23,8 +24,8 @@ test('a stream is operated from the command line, and the audit tells who did wh
     Object.entries(settings).map(([key, value]) => [`TRIBUTARY_STREAM_${key}`, value]),
   )
   const stream = await startProcess(serviceEntry('stream'), { env })
-  const operate = async (...args: string[]): Promise<CliResult> =>
-    await runCli(['stream', ...args, '--url', stream.url, '--operator-token-file', tokenFile])
+  const operate = async (...args: string[]): Promise<Outcome> =>
+    await commands.run(['stream', ...args, '--url', stream.url, '--operator-token-file', tokenFile])
   try {
     const added = await operate('collections', 'add', 'org.hyperboards.board', '--actor', 'ann')
     assert.deepEqual([added.code, added.stderr], [0, ''])
@@ -93,13 +94,13 @@ test('a stream is operated from the command line, and the audit tells who did wh
     const backedUp = await operate('backup', 'first', '--json')
     const { directory: copy } = JSON.parse(backedUp.stdout) as { directory: string } // by its lexicon
     assert.equal(copy, join(directory.path, 'stream', 'backups', 'first'))
-    const verified = await runCli(['stream', 'archive', 'verify', '--data-directory', copy])
+    const verified = await commands.run(['stream', 'archive', 'verify', '--data-directory', copy])
     assert.deepEqual([verified.code, /^no damage$/m.test(verified.stdout)], [0, true])
     const twice = await operate('backup', 'first')
     assert.deepEqual([twice.code, /BackupExists/.test(twice.stderr)], [1, true])
     assert.equal((await operate('compact')).code, 0)
     assert.match((await operate('compaction')).stdout, /^pendingTakedowns +0$/m)
-    const { stdout } = await runCli(['stream', '--help'])
+    const { stdout } = await commands.run(['stream', '--help'])
     for (const name of [
       'archive',
       'collections',

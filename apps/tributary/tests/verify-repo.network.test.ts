@@ -15,7 +15,7 @@ import {
 } from '@tributary/testkit'
 import { sealArchive } from '../src/seal.ts'
 import { serviceEntry } from '../src/service-entry.ts'
-import { type CliResult, runCli } from './run-cli.ts'
+import { Commands, type Outcome } from './commands.ts'
 
 const collection = 'org.impact.collection'
 const unwatched = 'com.example.unwatched'
@@ -24,6 +24,7 @@ const operatorToken = 'the-operator-token-of-this-test'
 
 await using stack = new AsyncDisposableStack()
 const directory = stack.use(await mkdtempDisposable(join(tmpdir(), 'verify-repo-')))
+const commands = stack.use(new Commands())
 const plc = await startPlc()
 stack.defer(() => plc.stop())
 const host = stack.use(await startScriptedHost({ plcUrl: plc.url }))
@@ -59,10 +60,10 @@ after(() => services.disposeAsync())
 
 const network = ['--plc', plc.url, '--allowed-private-hosts', host.host]
 const archive = ['--archive', stream.url, '--api-key-file', keyFile]
-const verify = (...args: string[]): Promise<CliResult> => runCli(['verify', ...args, ...network])
+const verify = (...args: string[]): Promise<Outcome> => commands.run(['verify', ...args, ...network])
 
 /** The faults that are named, without their details. */
-function faultsOf({ stdout }: CliResult): string[] {
+function faultsOf({ stdout }: Outcome): string[] {
   return Array.from(
     stdout.matchAll(/^([A-Z]{2,}) (\S+): /gm),
     ([, fault = '', subject = '']) => `${fault} ${subject.split('/').at(-1)}`,
@@ -169,9 +170,9 @@ test('a check that cannot be made has an exit code of its own, and so has a wron
   const repo = ['--repo', account.did]
   const nobody = 'http://127.0.0.1:1'
   await writeFile(join(directory.path, 'wrong'), 'no-such-key-0123456789')
-  const noHost = await runCli(['verify', ...repo, '--plc', plc.url])
+  const noHost = await commands.run(['verify', ...repo, '--plc', plc.url])
   assert.deepEqual([noHost.code, /: not checked: /.test(noHost.stdout)], [69, true])
-  const noDirectory = await runCli(['verify', ...repo, '--plc', nobody])
+  const noDirectory = await commands.run(['verify', ...repo, '--plc', nobody])
   assert.equal(noDirectory.code, 69, noDirectory.stdout)
   const noKey = await verify(
     ...repo,
@@ -207,13 +208,17 @@ test('what a stream lacks of a collection that it is still reading is counted, a
   const later = 'org.hyperboards.board'
   const account = await accountWith('one')
   account.create(later, { title: 'before it was watched' }, 'board')
+  // What comes after it shows that the stream has passed it.
+  account.create(collection, { title: 'after' }, 'after')
+  const seen = await verify('--repo', account.did, ...archive, '--behind', '60')
+  assert.equal(seen.code, 0, seen.stdout + seen.stderr)
   host.answers.set('com.atproto.sync.getRepo', ({ headers, url = '' }, response) => {
     if (headers['user-agent'] === 'tributary-stream') return void response.writeHead(503).end()
     const asked = host.accounts.get(new URL(url, host.url).searchParams.get('did') ?? '')
     response.end(asked && encodeCar(asked.head.cid, asked.blocks()))
   })
   const operator = ['--url', stream.url, '--operator-token-file', tokenFile]
-  const added = await runCli(['stream', 'collections', 'add', later, ...operator])
+  const added = await commands.run(['stream', 'collections', 'add', later, ...operator])
   assert.equal(added.code, 0, added.stderr)
   const { code, stdout } = await verify('--repo', account.did, ...archive, '--behind', '60')
   assert.match(stdout, /^not there yet: 1 records of org\.hyperboards\.board \([^\n]+\)$/m)

@@ -1,10 +1,6 @@
-/**
- * Runs commands in one process, each at a width of the terminal or with its output in a pipe, and prints what came of
- * them: `golden-program.ts FILE` with a JSON list of calls. It starts Node once for all of them.
- */
-import { readFileSync } from 'node:fs'
+/** The process of `Commands`: runs each command that it is sent, and answers with what came of it. */
 import { createProgram } from '../src/program.ts'
-import type { Call, Outcome } from './golden-files.ts'
+import type { Call, Outcome } from './commands.ts'
 
 class Ended extends Error {
   readonly code: number
@@ -14,8 +10,6 @@ class Ended extends Error {
   }
 }
 
-const calls = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Call[] // written by the test
-const write = process.stdout.write.bind(process.stdout)
 const exit = process.exit.bind(process)
 // Each command listens for signals.
 process.setMaxListeners(0)
@@ -45,7 +39,10 @@ async function outcomeOf({ args, columns }: Call): Promise<Outcome> {
   }
 }
 
-const outcomes = []
-for (const call of calls) outcomes.push(await outcomeOf(call))
+async function answer(call: Call): Promise<void> {
+  process.send?.(await outcomeOf(call))
+}
+
+process.on('message', (message) => void answer(message as Call)) // `Commands` sends nothing else
 // Connections of commands that have ended may be open still.
-write(JSON.stringify(outcomes), () => exit(0))
+process.once('disconnect', () => exit(0))
