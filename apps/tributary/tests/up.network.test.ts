@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import { runInNewContext } from 'node:vm'
 import {
   type Account,
@@ -15,9 +15,12 @@ import {
   startProcess,
 } from '@tributary/testkit'
 import { readmeBrowserProgram, readmeCommands, readmeFeedRequest } from './readme-commands.ts'
+import { Commands } from './commands.ts'
 import { mainFile, runCli } from './run-cli.ts'
 
 const activity = 'org.impact.claim.activity'
+const commands = new Commands()
+after(() => commands[Symbol.asyncDispose]())
 
 /** `tributary up` on a folder of its own, with its ports. */
 async function prepareUp(flags: readonly string[]) {
@@ -42,7 +45,6 @@ async function prepareUp(flags: readonly string[]) {
     args,
     relayUrl: `http://127.0.0.1:${relay}`,
     streamUrl: `http://127.0.0.1:${stream}`,
-    indexUrl: `http://127.0.0.1:${index}`,
     feedUrl: `http://127.0.0.1:${feed}`,
     start: (more: readonly string[] = []) =>
       startProcess(mainFile, {
@@ -91,7 +93,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
   ])
   const { data, args, relayUrl, streamUrl, directory } = prepared
   const tail = (count: number, ...more: string[]) =>
-    runCli([
+    commands.run([
       'tail',
       '--url',
       streamUrl,
@@ -116,7 +118,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
     await write('one')
     assert.deepEqual(titlesOf((await tail(1)).stdout), ['one'])
 
-    const status = await runCli(['status', '--data-directory', data])
+    const status = await commands.run(['status', '--data-directory', data])
     assert.equal(status.code, 0, status.stdout)
     assert.equal(status.stdout.match(/ ready /g)?.length, 4)
     assert.ok(status.stdout.split('\n').every((line) => line.length <= 100))
@@ -125,7 +127,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
       status.stdout,
       /^stream +ready +http\S+ +\d+ events, \d+ s +relay connected +\d+ s +\d+ +\d/m,
     )
-    const { stdout } = await runCli(['status', '--data-directory', data, '--json'])
+    const { stdout } = await commands.run(['status', '--data-directory', data, '--json'])
     const { services } = JSON.parse(stdout) as {
       services: { name: string; pid: number; since: string; lagSeconds?: number; upstream?: string }[]
     } // as it is documented
@@ -141,10 +143,10 @@ test('up carries records from a PDS to every reader, over a killed service and a
     const host = network.pds[0]?.host ?? ''
     const operate = async (command: string) => {
       const options = ['--url', relayUrl, '--operator-token-file', join(data, 'operator-token')]
-      assert.equal((await runCli(['relay', 'hosts', command, host, ...options])).code, 0)
+      assert.equal((await commands.run(['relay', 'hosts', command, host, ...options])).code, 0)
     }
     await operate('pause')
-    const paused = await runCli(['status', '--data-directory', data])
+    const paused = await commands.run(['status', '--data-directory', data])
     assert.equal(paused.code, 1, paused.stdout)
     assert.match(paused.stdout, /^source localhost:\d+: disabled \(paused\), \d+ s behind/m)
     await operate('resume')
@@ -196,7 +198,8 @@ test('up carries records from a PDS to every reader, over a killed service and a
     streamUrl,
     '--quiet',
   ]
-  const next = () => runCli(['tail', ...kept, '--kinds', 'commit', '--collections', activity, '--limit', '2'])
+  const next = () =>
+    commands.run(['tail', ...kept, '--kinds', 'commit', '--collections', activity, '--limit', '2'])
   assert.deepEqual(titlesOf((await next()).stdout), ['one', 'two'])
   assert.deepEqual(titlesOf((await next()).stdout), ['three', 'four'])
 })
@@ -204,10 +207,10 @@ test('up carries records from a PDS to every reader, over a killed service and a
 /** What somebody whom the viewer follows did is in the feed of the viewer. */
 async function showFeed(viewer: Account, followed: Account, feedUrl: string): Promise<void> {
   const createdAt = new Date().toISOString()
-  const nobody = await runCli(['feed', 'show', viewer.did, '--url', feedUrl])
+  const nobody = await commands.run(['feed', 'show', viewer.did, '--url', feedUrl])
   assert.deepEqual([nobody.code, /did anything/.test(nobody.stderr)], [0, true])
   await viewer.create('app.attested.graph.follow', { subject: followed.did, createdAt })
-  const show = (...args: string[]) => runCli(['feed', 'show', viewer.did, '--url', feedUrl, ...args])
+  const show = (...args: string[]) => commands.run(['feed', 'show', viewer.did, '--url', feedUrl, ...args])
   const titles = async (): Promise<unknown[]> => {
     const entries = JSON.parse((await show('--json')).stdout) as { view: { content: { title: string } } }[] // as the feed answers
     return entries.map(({ view }) => view.content.title)
@@ -236,9 +239,9 @@ async function runReadme(
     seal: streamUrl,
     backfill: streamUrl,
   }
-  const commands = readmeCommands()
-  assert.ok(commands.length >= 6, `${commands.length} commands`)
-  for (const [name = '', ...rest] of commands) {
+  const shownCommands = readmeCommands()
+  assert.ok(shownCommands.length >= 6, `${shownCommands.length} commands`)
+  for (const [name = '', ...rest] of shownCommands) {
     const url = name === 'tail' ? [streamUrl, '--cursor', '0', '--limit', '1'] : urls[name] && [urls[name]]
     const { code, stderr } = await runCli([name, ...rest, ...(url ? ['--url', ...url] : [])], { directory })
     // It names a PDS that is not there.
@@ -268,7 +271,7 @@ async function runReadme(
 /** An archive is whole, can be looked into, and a byte that its disk changed is found. */
 async function checkArchive(data: string, streamUrl: string): Promise<void> {
   const keyFile = join(data, 'archive-key')
-  const verify = (...args: string[]) => runCli(['verify', '--archive', streamUrl, ...args])
+  const verify = (...args: string[]) => commands.run(['verify', '--archive', streamUrl, ...args])
   const whole = await verify('--api-key-file', keyFile)
   assert.deepEqual([whole.code, whole.stderr], [0, ''])
   assert.match(whole.stdout, /^seg_0000000000\.jss {2}seq 1 to \d+ {2}\d+ rows/)
@@ -277,7 +280,7 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
   assert.equal((await verify('--live', 'http://127.0.0.1:1')).code, 64)
 
   const file = join(data, 'stream', 'segments', 'seg_0000000000.jss')
-  const segment = JSON.parse((await runCli(['inspect', 'segment', file, '--json'])).stdout) as {
+  const segment = JSON.parse((await commands.run(['inspect', 'segment', file, '--json'])).stdout) as {
     rows: number
     blocks: { rows: number }[]
     collections: { collection: string; rows: number }[]
@@ -287,17 +290,17 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
     segment.blocks.reduce((sum, { rows }) => sum + rows, 0),
   )
   assert.equal(segment.collections.find(({ collection }) => collection === activity)?.rows, 2)
-  const shown = await runCli(['inspect', 'segment', file])
+  const shown = await commands.run(['inspect', 'segment', file])
   assert.match(shown.stdout, /^checksum +[0-9a-f]{16}$/m)
   const titles: string[] = []
   for (const at of segment.blocks.keys()) {
-    const { stdout } = await runCli(['inspect', 'block', file, String(at), '--json'])
+    const { stdout } = await commands.run(['inspect', 'block', file, String(at), '--json'])
     const rows = JSON.parse(stdout) as { payload?: { title?: string } }[] // likewise
     titles.push(...rows.flatMap(({ payload }) => payload?.title ?? []))
   }
   assert.deepEqual(titles, ['one', 'two'])
-  assert.match((await runCli(['inspect', 'block', file, '0'])).stdout, /^SEQ +TIME +KIND +DID/)
-  const missing = await runCli(['inspect', 'block', file, '999'])
+  assert.match((await commands.run(['inspect', 'block', file, '0'])).stdout, /^SEQ +TIME +KIND +DID/)
+  const missing = await commands.run(['inspect', 'block', file, '999'])
   assert.deepEqual([missing.code, /has \d+ blocks, from 0 on/.test(missing.stderr)], [64, true])
 
   const bytes = await readFile(file)
@@ -322,7 +325,7 @@ async function backfillTwice(options: {
   const { data, directory, streamUrl, write } = options
   const output = join(directory, 'out.ndjson')
   const seal = () =>
-    runCli(['seal', '--url', streamUrl, '--operator-token-file', join(data, 'operator-token')])
+    commands.run(['seal', '--url', streamUrl, '--operator-token-file', join(data, 'operator-token')])
   const backfill = (key: string) =>
     runCli(
       ['backfill', '--url', streamUrl, '--collections', activity, '--kinds', 'commit', '--output', output],
@@ -343,7 +346,7 @@ async function backfillTwice(options: {
     /done: 2 events after seq 0 through seq \d+, the head of the stream when it began/,
   )
   await write()
-  const shown = await runCli([
+  const shown = await commands.run([
     'tail',
     '--url',
     streamUrl,
@@ -361,12 +364,32 @@ async function backfillTwice(options: {
   assert.deepEqual(titlesOf(await readFile(output, 'utf8')), ['one', 'two', 'three'])
 }
 
-test('without a source up says how to add one, and a service whose port is taken comes back when it is free', async (t) => {
+test('without a source up says how to add one, and goes on when its note cannot be written or a port is taken', async (t) => {
   using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
   await using up = await prepared.start()
-  const status = () => runCli(['status', '--data-directory', prepared.data])
+  const status = () => commands.run(['status', '--data-directory', prepared.data])
   await printed(up, 'sources    none yet')
   assert.match(up.stdout, /--sources pds\.example\.com/)
+
+  // As a disk without room does, it lets no note be written.
+  const inTheWay = join(prepared.data, 'running.json.new')
+  mkdirSync(inTheWay)
+  const feed = pidOf(up, 'feed')
+  process.kill(feed, 'SIGKILL')
+  await printed(up, 'note       tributary status may be out of date: EISDIR')
+  await eventually(
+    () => pidOf(up, 'feed') !== feed,
+    () => up.stdout.slice(-2000),
+  )
+  rmdirSync(inTheWay)
+  process.kill(pidOf(up, 'feed'), 'SIGKILL')
+  await eventually(
+    async () => {
+      const { code, stdout } = await commands.run(['status', '--data-directory', prepared.data, '--json'])
+      return code === 0 && stdout.includes(String(pidOf(up, 'feed')))
+    },
+    () => up.stdout.slice(-2000),
+  )
 
   const killed = pidOf(up, 'stream')
   process.kill(killed, 'SIGKILL')
@@ -387,41 +410,10 @@ test('without a source up says how to add one, and a service whose port is taken
     () => pidOf(up, 'stream') !== killed,
     () => up.stdout.slice(-2000),
   )
-  // The index comes back to the stream some time later. To ask it takes less than to start the command each time.
-  await eventually(
-    async () => (await fetch(`${prepared.indexUrl}/ready`)).status === 200,
-    () => up.stdout.slice(-2000),
-  )
   await eventually(
     async () => (await status()).code === 0,
     () => up.stdout.slice(-2000),
   )
   assert.deepEqual(await up.stop(), { code: 0, signal: null })
   assert.equal(up.stdout.match(/^\w+ +stopped$/gm)?.length, 4)
-})
-
-test('up goes on when its note cannot be written, and starts a service again meanwhile', async () => {
-  using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
-  await using up = await prepared.start()
-  await printed(up, 'sources    none yet')
-  // As a disk without room does, it lets no note be written.
-  const inTheWay = join(prepared.data, 'running.json.new')
-  mkdirSync(inTheWay)
-  const killed = pidOf(up, 'feed')
-  process.kill(killed, 'SIGKILL')
-  await printed(up, 'note       tributary status may be out of date: EISDIR')
-  await eventually(
-    () => pidOf(up, 'feed') !== killed,
-    () => up.stdout.slice(-2000),
-  )
-  rmdirSync(inTheWay)
-  process.kill(pidOf(up, 'feed'), 'SIGKILL')
-  await eventually(
-    async () => {
-      const { code, stdout } = await runCli(['status', '--data-directory', prepared.data, '--json'])
-      return code === 0 && stdout.includes(String(pidOf(up, 'feed')))
-    },
-    () => up.stdout.slice(-2000),
-  )
-  assert.deepEqual(await up.stop(), { code: 0, signal: null })
 })
