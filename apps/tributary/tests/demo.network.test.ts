@@ -25,19 +25,6 @@ test('the demo finds everything where it should be, and leaves nothing behind', 
   assert.deepEqual(readdirSync(folder.path), [])
 })
 
-test('the demo ends as cleanly when nobody reads its output any more', async () => {
-  using folder = temporaryFolder()
-  const child = spawn(process.execPath, [mainFile, 'demo'], {
-    env: childEnvironment({ TMPDIR: folder.path }),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  const exited = once(child, 'exit')
-  await once(child.stdout, 'data')
-  child.stdout.destroy()
-  assert.deepEqual(await exited, [0, null])
-  assert.deepEqual(readdirSync(folder.path), [])
-})
-
 /** `tributary` with its arguments, and what it says. */
 function startTributary(args: readonly string[], env: Record<string, string>) {
   const child = spawn(process.execPath, [mainFile, ...args], {
@@ -59,6 +46,11 @@ function startTributary(args: readonly string[], env: Record<string, string>) {
     /** One Ctrl-C ends it, and it says that all is well. */
     stop: async () => {
       child.kill('SIGINT')
+      assert.deepEqual(await exited, [0, null])
+    },
+    /** Nobody reads its output any more, which ends it as cleanly. */
+    leave: async () => {
+      child.stdout.destroy()
       assert.deepEqual(await exited, [0, null])
     },
     [Symbol.dispose]: () => void child.kill('SIGKILL'),
@@ -90,7 +82,7 @@ async function inFeed(feedUrl: string, viewerDid: string, { uri }: { uri: string
   await eventually(isIn, () => seen[0])
 }
 
-test('the running demo tells how to write and to operate, and one Ctrl-C ends all that it started', async () => {
+test('the running demo tells how to write and to operate, and ends all that it started when nobody reads it any more', async () => {
   using folder = temporaryFolder()
   using demo = startTributary(['demo'], { TMPDIR: folder.path })
   const text = await demo.says(/Ctrl-C ends everything/)
@@ -103,12 +95,12 @@ test('the running demo tells how to write and to operate, and one Ctrl-C ends al
   await demo.says(
     /PDSs \d+ writes {2}relay \d+ commits .* stream \d+ rows .* index \d+ rows \(\d+ rows, [\d.]+ s\)/,
   )
-  await demo.stop()
+  await demo.leave()
   for (const [, url] of text.matchAll(/(http:\/\/[^\s/]+)/g)) await assert.rejects(fetch(url ?? ''))
   assert.deepEqual(readdirSync(folder.path), [])
 })
 
-test('the demo makes a network alone, on which services run as it says', async () => {
+test('the demo makes a network alone, on which services run as it says, and one Ctrl-C ends it', async () => {
   using folder = temporaryFolder()
   using network = startTributary(['demo', '--network-only'], { TMPDIR: folder.path })
   const text = await network.says(/Ctrl-C ends the network/)
