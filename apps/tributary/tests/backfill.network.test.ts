@@ -26,7 +26,7 @@ interface Coverage {
 }
 
 test('an added collection brings in every earlier record of every PDS exactly once, and coverage says so', async () => {
-  await using network = await startNetwork({ pds: 3, pdsProcesses: true })
+  await using network = await startNetwork({ pds: 3 })
   await using directory = await mkdtempDisposable(join(tmpdir(), 'backfill-'))
   const tokenFile = join(directory.path, 'token')
   await writeFile(tokenFile, operatorToken)
@@ -90,7 +90,7 @@ test('an added collection brings in every earlier record of every PDS exactly on
   try {
     await eventually(() => isComplete(collection, 3), coverage)
     const away = network.pds[2]
-    await away?.kill()
+    await away?.stop()
     const added = await runCli([
       'stream',
       'collections',

@@ -10,7 +10,7 @@ import { createAccount } from './account.ts'
 import type { Account } from './account.ts'
 import { startLabeler } from './labeler.ts'
 import type { Labeler } from './labeler.ts'
-import { startPds, startPdsProcess } from './pds.ts'
+import { startPds } from './pds.ts'
 import type { Pds, PdsOptions } from './pds.ts'
 import { startPlc } from './plc.ts'
 import type { Plc } from './plc.ts'
@@ -20,8 +20,6 @@ export interface NetworkOptions {
   pds?: number
   /** Whether to start a labeler. Default false. */
   labeler?: boolean
-  /** Run each PDS as a child process that can be killed. Default false. */
-  pdsProcesses?: boolean
   /** Relays that the PDSs announce themselves to, by base address. */
   crawlers?: readonly string[]
   /** Further settings of every PDS, named as in `ServerEnvironment` of `@atproto/pds`. */
@@ -52,8 +50,7 @@ export class Network implements AsyncDisposable {
 
   /** Starts one more PDS; `pds1`, `pds2` and so on are the parts of their handle domains. */
   async addPds(): Promise<Pds> {
-    const start = this.#options.pdsProcesses === true ? startPdsProcess : startPds
-    const pds = await start({
+    const pds = await startPds({
       plcUrl: this.plcUrl,
       directory: this.directory,
       handleDomain: `.pds${this.pds.length + 1}.test`,

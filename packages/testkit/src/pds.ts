@@ -5,8 +5,6 @@ import { DatabaseSync } from 'node:sqlite'
 import { freePort } from './free-port.ts'
 import { launchPds } from './pds-launch.ts'
 import type { PdsSettings } from './pds-launch.ts'
-import { startProcess } from './service-process.ts'
-import type { ServiceProcess } from './service-process.ts'
 import { adminAuthorization, callProcedure, callQuery } from './xrpc-call.ts'
 
 /** What a test can choose about a PDS. */
@@ -32,21 +30,13 @@ export interface ListedRecord {
 
 const pageSize = 100
 
-/** The running half of a PDS: in this process, or a child of it. */
-interface Running {
-  stop(): Promise<unknown>
-  process?: ServiceProcess
-}
-
 /** A real PDS of a test network, startable and stoppable on the same data and port. */
 export class Pds implements AsyncDisposable {
   readonly #settings: PdsSettings
-  readonly #launch: (settings: PdsSettings) => Promise<Running>
-  #running: Running | undefined
+  #running: Awaited<ReturnType<typeof launchPds>> | undefined
 
-  constructor(settings: PdsSettings, launch: (settings: PdsSettings) => Promise<Running>) {
+  constructor(settings: PdsSettings) {
     this.#settings = settings
-    this.#launch = launch
   }
 
   /** `localhost:PORT`, the name a relay knows it by. */
@@ -74,29 +64,16 @@ export class Pds implements AsyncDisposable {
     return this.#settings.adminPassword
   }
 
-  /** The child process it runs in, while it does. */
-  get process(): ServiceProcess | undefined {
-    return this.#running?.process
-  }
-
-  /** Starts it. After `stop()` or `kill()` it comes back with its data, cursor and sessions. */
+  /** Starts it. After `stop()` it comes back with its data, cursor and sessions. */
   async start(): Promise<void> {
     if (this.#running !== undefined) throw new Error(`${this.host} runs already`)
-    this.#running = await this.#launch(this.#settings)
+    this.#running = await launchPds(this.#settings)
   }
 
   async stop(): Promise<void> {
     const running = this.#running
     this.#running = undefined
-    await running?.stop()
-  }
-
-  /** Ends it with SIGKILL. Only one started with `startPdsProcess` can be killed. */
-  async kill(): Promise<void> {
-    const child = this.process
-    if (child === undefined) throw new Error(`${this.host} runs inside this process`)
-    this.#running = undefined
-    await child.kill('SIGKILL')
+    await running?.destroy()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -199,21 +176,7 @@ async function settingsFor(options: PdsOptions): Promise<PdsSettings> {
 
 /** Starts a new, empty PDS in this process, with its data in a folder under `directory`. */
 export async function startPds(options: PdsOptions): Promise<Pds> {
-  const pds = new Pds(await settingsFor(options), async (settings) => {
-    const server = await launchPds(settings)
-    return { stop: () => server.destroy() }
-  })
-  await pds.start()
-  return pds
-}
-
-/** The same as `startPds`, in a child process that can be killed. Starts slower, by two seconds. */
-export async function startPdsProcess(options: PdsOptions): Promise<Pds> {
-  const entry = new URL('pds-main.ts', import.meta.url).pathname
-  const pds = new Pds(await settingsFor(options), async (settings) => {
-    const child = await startProcess(entry, { args: [JSON.stringify(settings)] })
-    return { stop: () => child.stop(), process: child }
-  })
+  const pds = new Pds(await settingsFor(options))
   await pds.start()
   return pds
 }

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { freePort, startNetwork, startProcess } from './index.ts'
+import { freePort, startProcess } from './index.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'tributary-process-'))
 after(() => rmSync(directory, { recursive: true }))
@@ -102,17 +102,6 @@ test('children end when their parent is killed', async () => {
   running.kill('SIGKILL')
   await closed
   server.close()
-})
-
-test('a PDS in a child process comes back with its data after it was killed', async () => {
-  await using network = await startNetwork({ pds: 1, pdsProcesses: true })
-  const account = await network.createAccount()
-  await account.create('app.attested.graph.follow', { subject: account.did }, 'kept')
-  await account.pds.kill()
-  await assert.rejects(account.pds.listRepos())
-  await account.pds.start()
-  const listed = await account.listRecords('app.attested.graph.follow')
-  assert.equal(listed.length, 1)
 })
 
 test('ports are below the range of outgoing connections and never handed out twice', async () => {
