@@ -14,7 +14,7 @@ import {
   type ScriptedHost,
 } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
-import { operate, untilHost } from './operator-client.ts'
+import { operate } from './operator-client.ts'
 import { operatorToken, startTestRelay, type TestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
@@ -40,62 +40,6 @@ async function writingAccount(host: ScriptedHost, reader: FirehoseReader): Promi
   account.create('org.impact.collection', { n: 1 })
   await reader.until(() => reader.opsOf(account.did).length === 1)
   return account
-}
-
-/** What makes an account active again by this relay's own word. */
-const waysBack: Record<
-  string,
-  (relay: TestRelay, account: ScriptedAccount, host: ScriptedHost) => Promise<void>
-> = {
-  'a takedown was lifted': async ({ accounts }, { did }) => {
-    await accounts.setLocalStatus(did as Did, 'takendown') // of a real directory
-    await accounts.setLocalStatus(did as Did, undefined) // of a real directory
-  },
-  'its host said so when it was asked': async ({ accounts }, { did }, host) => {
-    const method = 'com.atproto.sync.getRepoStatus'
-    host.answers.set(method, (_, response) =>
-      response.end(JSON.stringify({ did, active: false, status: 'suspended' })),
-    )
-    await accounts.recheck(did as Did) // of a real directory
-    host.answers.delete(method)
-    await accounts.recheck(did as Did) // of a real directory
-  },
-  'it has a slot at last': async (relay, { did }, host) => {
-    const hostname = host.host
-    await operate(relay, 'updateHost', { input: { hostname, accountQuota: 0 } })
-    const active = { did, active: true }
-    host.emit('#account', { did, active: false, status: 'deactivated' })
-    host.emit('#account', active)
-    await untilHost(relay, hostname, ({ throttledCount }) => throttledCount === 1)
-    await operate(relay, 'updateHost', { input: { hostname, accountQuota: 10 } })
-    await untilHost(relay, hostname, ({ throttledCount }) => throttledCount === 0)
-  },
-}
-
-for (const [way, comeBack] of Object.entries(waysBack)) {
-  test(`the #sync of an account that is active again because ${way} comes after its state was built from the log`, async () => {
-    const { host, open } = await secretiveHost()
-    await using _host = host
-    const dataDirectory = mkdtempSync(join(root, 'relay-'))
-    const settings = { plcUrl: plc.url, sources: [host.host], dataDirectory }
-    let account: ScriptedAccount
-    {
-      await using relay = await startTestRelay(settings)
-      using reader = new FirehoseReader(relay.url, 0)
-      account = await writingAccount(host, reader)
-      await comeBack(relay, account, host)
-      await reader.until(() => framesOf(reader, account).at(-1)?.body['active'] === true)
-    }
-    open()
-    await using relay = await startTestRelay({ ...settings, rebuildState: true })
-    using reader = new FirehoseReader(relay.url, 0)
-    await reader.until(() => framesOf(reader, account).at(-1)?.t === '#sync')
-    // What the host sends again may mark the account once more while its answer is held.
-    await eventually(async () => {
-      const { body } = await operate(relay, 'getAccount', { query: { did: account.did } })
-      return body['isIncomplete'] === false && body['rev'] === account.rev
-    })
-  })
 }
 
 test('an account that breaks its chain too often is still held back, and marked, after its state was built from the log', async () => {
