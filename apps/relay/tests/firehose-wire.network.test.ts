@@ -7,7 +7,7 @@ import { decodeFrame } from '@tributary/protocol'
 import { eventually, inTime, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { FirehoseReader } from './firehose-reader.ts'
-import { operate } from './operator-client.ts'
+import { operate, untilHost } from './operator-client.ts'
 import { startTestRelay, type TestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
@@ -174,23 +174,22 @@ test('a consumer that left the window, or is behind for long, learns how far it 
 test('a consumer that falls behind the limit of lag is ended with it', async () => {
   // A host of its own, so that no other relay has to read all of this.
   await using chatty = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
-  const sources = [chatty.host]
-  await using keeping = await startTestRelay({ ...settings, sources })
-  using reader = new FirehoseReader(keeping.url)
-  await reader.opened
-  await using limited = await startTestRelay({ ...settings, sources, consumerLagMax: 20 })
+  await using limited = await startTestRelay({ ...settings, sources: [chatty.host], consumerLagMax: 20 })
   const slow = firehose(limited, 0)
   await once(slow, 'open')
   slow.pause()
   const account = await chatty.createAccount()
+  // So that nothing waits for its document.
+  await untilHost(limited, chatty.host, ({ cursor }) => cursor === chatty.lastSeq)
   const all = messagesOf(slow, Infinity)
+  for (let n = 0; n < 120; n++) account.create('org.impact.collection', { n, text: 'x'.repeat(200_000) })
   const states = async (): Promise<string[]> => {
     const { body } = await operate(limited, 'listConsumers')
     return (body['consumers'] as { state: string }[]).map(({ state }) => state) // as its lexicon says
   }
-  // Once it is ended it has five seconds to read why, be all written by then or not.
-  const isEnded = eventually(async () => (await states()).includes('closed'), states)
-  await Promise.all([writeMuch(account, 24, reader), isEnded.then(() => slow.resume())])
+  await eventually(async () => (await states()).includes('closed'), states)
+  // It has five seconds to read why.
+  slow.resume()
   const { messages, code } = await all
   assert.equal(code, 1008)
   const { error, message } = decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body

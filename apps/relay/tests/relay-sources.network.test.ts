@@ -119,6 +119,9 @@ test('an account beyond the quota waits, and is let in with its current commit w
   await untilHost(relay, first.host, ({ throttledCount }) => throttledCount === 1)
   const host = await hostOf(relay, first.host)
   assert.deepEqual([host['accountCount'], host['accountQuota'], host['isQuotaNear']], [3, 3, true])
+  const metrics = await (await fetch(`${relay.url}/metrics`)).text()
+  assert.match(metrics, /^relay_sources_quota_near\{[^}]*\} 1$/m)
+  assert.match(metrics, /^relay_source_quota_share\{[^}]*\} 1$/m)
   const account = await operate(relay, 'getAccount', { query: { did: last.did } })
   assert.deepEqual([account.body['active'], account.body['status']], [false, 'throttled'])
   assert.equal(reader.opsOf(last.did).length, 0)
@@ -320,4 +323,23 @@ test('a relay among the PDSs is found out, also when it is this one, and is read
   assert.deepEqual([eventsReceived, lastConnectedAt], [0, undefined], 'it never reads itself')
   await setKind(other, 'pds')
   await untilHost(looped, other, ({ stateReason }) => stateReason === 'relay-loop')
+})
+
+test('an account without a slot that writes at a new host which has one is announced, and what it wrote is made up for', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const quota = async (hostname: string, accountQuota: number) =>
+    await operate(relay, 'updateHost', { input: { hostname, accountQuota } })
+  await quota(first.host, 1)
+  await quota(second.host, 100)
+  const account = await first.createAccount()
+  const statuses = (): unknown[] =>
+    reader.frames
+      .filter(({ t, body }) => t === '#account' && body['did'] === account.did)
+      .map(({ body }) => (body['active'] === true ? 'active' : body['status']))
+  await reader.until(() => statuses().length === 1)
+  await account.moveTo(second)
+  account.create(collection, { title: 'there' }, 'there')
+  await reader.until(() => reader.frames.some(({ t, body }) => t === '#sync' && body['did'] === account.did))
+  assert.deepEqual(statuses(), ['throttled', 'active'])
+  assert.equal(reader.opsOf(account.did).length, 1)
 })
