@@ -101,6 +101,9 @@ async function storedSeqs(directory: string): Promise<number[]> {
   return seqs
 }
 
+/** A start after each tear would take ten seconds, and shows no more than one after a few of them. */
+const startEvery = 7
+
 test('wherever the last block is torn, a block inside its payload does not stop the start or come back as a record', async () => {
   const plain = await logOf(honest(3))
   const markedBytes = statSync(logFiles(plain)[0] ?? '').size
@@ -122,6 +125,8 @@ test('wherever the last block is torn, a block inside its payload does not stop 
         // Zeros at the end may be what the writer made ready for the next block.
         const tornEnd = readFileSync(path).findLastIndex((byte) => byte !== 0) + 1
         assert.deepEqual([damage, tornBytes], [[], Math.max(0, tornEnd - markedBytes)], `byte ${at}`)
+        // A start reads the file as this does, and takes long.
+        if ((at - markedBytes) % startEvery !== 0) continue
         const again = await EventLog.open({ directory: copyOf(killed) })
         assert.deepEqual([again.visibleSeq, again.nextSeq > 4], [3, true], `byte ${at}`)
         await again.close()
