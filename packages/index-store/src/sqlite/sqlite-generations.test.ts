@@ -28,3 +28,19 @@ test('a switch is on disk when it is said to be done: what the pointer holds, an
   assert.deepEqual(calls, ['sync of the file', 'name', 'sync of the directory'])
   assert.equal(await generations.current(), 2)
 })
+
+test('a copy whose name ends with its day is no generation, and stays', async () => {
+  using directory = fs.mkdtempDisposableSync(join(tmpdir(), 'sqlite-generations-'))
+  const path = join(directory.path, 'index.sqlite')
+  const [copy, next, later] = ['20261127', '2', '3'].map((end) => `${path}.${end}`)
+  assert.ok(copy !== undefined && next !== undefined && later !== undefined)
+  for (const file of [path, copy, next, later]) fs.writeFileSync(file, '')
+  await using generations = new SqliteGenerations(path)
+  const numbers = (await generations.progress()).map(({ generation }) => generation)
+  assert.deepEqual(numbers, [1, 2])
+  await generations.keepOnly([1])
+  assert.deepEqual(
+    [path, copy, next, later].map((file) => fs.existsSync(file)),
+    [true, true, false, true],
+  )
+})

@@ -90,9 +90,11 @@ export class SqliteGenerations implements Generations {
     const directory = dirname(this.#path)
     const prefix = `${basename(this.#path)}.`
     if (!existsSync(directory)) return []
+    const next = currentGeneration(this.#path) + 1
     const numbered = readdirSync(directory).flatMap((name) => {
       const number = name.startsWith(prefix) ? readGeneration(name.slice(prefix.length)) : undefined
-      return number === undefined || number === 1 ? [] : [number]
+      // A larger number is not ours, but the day of a copy, for instance.
+      return number === undefined || number === 1 || number > next ? [] : [number]
     })
     return [...(existsSync(this.#path) ? [1] : []), ...numbered.toSorted((a, b) => a - b)]
   }
