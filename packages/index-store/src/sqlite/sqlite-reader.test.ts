@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtempDisposableSync, renameSync, rmSync } from 'node:fs'
+import { closeSync, mkdtempDisposableSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
+import Sqlite from 'better-sqlite3'
 import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import { placesMax } from '../read-places.ts'
@@ -57,6 +58,27 @@ test('a database that takes the place of another one is read from the next call 
   for (const end of ['-wal', '-shm']) rmSync(`${at.path}${end}`, { force: true })
   renameSync(at.beside, at.path)
   assert.deepEqual(await timesOf(reader), [2])
+})
+
+test('a connection that fails when it is taken again is closed, and another one is opened later', async (t) => {
+  using at = place()
+  await using writer = await openIndexWriter(at.path)
+  await using reader = openIndexReader(at.path)
+  await timesOf(reader)
+  // What the connection has of the file is no longer good, and the file cannot be read.
+  await fill(writer, { follows: [['follows', viewer, did(1)]] })
+  await writer.makeDurable()
+  const begin = (text: string): void => {
+    const file = openSync(at.path, 'r+')
+    writeSync(file, text, 0)
+    closeSync(file)
+  }
+  begin('no SQLite format')
+  const close = t.mock.method(Sqlite.prototype, 'close')
+  await assert.rejects(timesOf(reader), { name: 'IndexStorageError', message: /NOTADB/ })
+  assert.equal(close.mock.callCount(), 1)
+  begin('SQLite format 3\0')
+  assert.deepEqual(await timesOf(reader), [])
 })
 
 test('reads beyond those that run wait in line, some of them, and each may give up', async () => {

@@ -113,8 +113,13 @@ export class SqliteReader implements IndexReader {
     const path = generationPath(this.#path, currentGeneration(this.#path))
     const inode = statSync(path, { throwIfNoEntry: false })?.ino
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
-      if (idle.inode === inode && idle.readSchemaVersion() === idle.schemaVersion) return idle
-      this.#close(idle)
+      let isAsFound = false
+      try {
+        isAsFound = idle.inode === inode && idle.readSchemaVersion() === idle.schemaVersion
+      } finally {
+        if (!isAsFound) this.#close(idle)
+      }
+      if (isAsFound) return idle
     }
     const isLarge = this.#large < largeMax
     const connection = open(path, inode, isLarge)
@@ -144,7 +149,7 @@ function open(path: string, inode: number | undefined, isLarge: boolean): Connec
     sqlite.defaultSafeIntegers(true)
     sqlite.pragma(`cache_size = -${isLarge ? cacheKib.large : cacheKib.small}`)
     const readVersion = sqlite.prepare('pragma schema_version').pluck()
-    const readSchemaVersion = (): unknown => readVersion.get()
+    const readSchemaVersion = (): unknown => onSqlite(() => readVersion.get(), path)
     const schemaVersion = readSchemaVersion()
     return { sqlite, prepare: preparedOnce(sqlite), readSchemaVersion, schemaVersion, inode, isLarge }
   } catch (error) {
