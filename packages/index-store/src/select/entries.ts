@@ -137,15 +137,14 @@ function accountsOf(sources: readonly Source[]): RawBuilder<unknown> {
   return sql.join(each, sql` union `)
 }
 
+/** A part ends within the rows of an account when several records name it. Its other rows are passed over. */
 async function* partsOf({ all }: Session, { table, from }: Source): AsyncGenerator<RawBuilder<unknown>> {
   for (let after: string | undefined = ''; after !== undefined;) {
-    const begin: string = after
+    const rest: RawBuilder<unknown> = sql`${named(table)} = ${from} and "subject" > ${after} order by "subject"`
+    yield sql`select "subject" as "did" from ${rest} limit ${accountsPerStep}`
     const [last] = await all(sql<{ subject: string }>`
-      select "subject" from ${named(table)} = ${from} and "subject" > ${begin}
-      order by "subject" limit 1 offset ${accountsPerStep - 1}`)
+      select "subject" from ${rest} limit 1 offset ${accountsPerStep - 1}`)
     after = last?.subject
-    const end = after === undefined ? sql`` : sql`and "subject" <= ${after}`
-    yield sql`select "subject" as "did" from ${named(table)} = ${from} and "subject" > ${begin} ${end}`
   }
 }
 
