@@ -9,6 +9,7 @@ import { connectAs, createDatabase } from '../../tests/operator.ts'
 import { openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
 import { recentOf } from '../select/window.ts'
+import { activeLabels } from '../select/quality.ts'
 import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
@@ -113,6 +114,28 @@ test('the newest answer to an award is found without reading or sorting the othe
   const { rows } = await operator.query(compiled(sql`explain ${statement}`))
   const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
   assert.match(plan, /Index Scan using "responsesByAward"/, plan)
+  assert.doesNotMatch(plan, /Sort/, plan)
+  await operator.end()
+})
+
+test('whether a label is active is told by the first row of an index, however often it was given', async () => {
+  const url = await createDatabase(server, 'labels')
+  await using writer = await openIndexWriter(url)
+  const label = { src: did(1), did: did(2), uri: did(2), cid: null, val: 'draft', exp: null } as const
+  await writer.write((batch) =>
+    batch.put(
+      'labels',
+      Array.from({ length: 2000 }, (_, at) => ({ ...label, neg: 0n, cts: BigInt(at) })),
+    ),
+  )
+  const operator = await connectAs(server, 'labels')
+  await operator.query('vacuum analyze')
+  await operator.query(['begin', ...planSettings].join(';'))
+  const view = { labelers: [did(1)], now: 0n }
+  const from = activeLabels(postgresDialect, view, { did: sql`cast(${did(2)} as text)` })
+  const plan = await planOf(operator, sql`select 1 from ${from}`)
+  assert.equal(plan.match(/"labelsOnce"/g)?.length, 1, plan)
+  assert.match(plan, /Index Scan Backward using "labelsOnce"/, plan)
   assert.doesNotMatch(plan, /Sort/, plan)
   await operator.end()
 })

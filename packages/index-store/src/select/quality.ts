@@ -2,16 +2,13 @@
  * The quality rule on organizations (feed.md 4.4), from the label history as it stands: which labels are active is
  * decided when a page is read, since a label may expire at any moment.
  *
- * A labeler may have said the same a thousand times. So a value is looked at once for each labeler: it is active if its
- * newest label is newer than its newest negation.
+ * A labeler may have said the same a thousand times. So a value is looked at once for each labeler: the newest label or
+ * negation tells whether it is active.
  */
 import { qualityLabels } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { Dialect } from '../session.ts'
 import type { LabelView, QualityRule } from './selection.ts'
-
-/** Below every moment of a label. */
-const beginning = -(2n ** 63n)
 
 /**
  * The condition that the account `did` may appear. An account that is no organization always may; an organization with
@@ -44,15 +41,11 @@ export function activeLabels(
   view: LabelView,
   { did, among = qualityLabels }: { did: RawBuilder<unknown>; among?: readonly string[] },
 ): RawBuilder<unknown> {
-  const newest = (neg: 0 | 1): RawBuilder<unknown> => sql`(
-    select said."cts" from "labels" as said
-    where said."did" = ${did} and said."src" = labeler."value" and said."val" = rating."value"
-    and said."neg" = ${sql.lit(neg)} and ${counts(view)} order by said."cts" desc limit 1)`
+  // A negation is newer than a label of its moment. Rows on an address, or on one version of a record, do not count.
   return sql`${dialect.listed(view.labelers)} as labeler cross join ${dialect.listed(among)} as rating
-    where ${newest(0)} > coalesce(${newest(1)}, ${beginning})`
-}
-
-/** A row on an address, or on one version of a record, says nothing about the account; an expired one says nothing. */
-function counts({ now }: LabelView): RawBuilder<unknown> {
-  return sql`said."uri" = said."did" and said."cid" is null and (said."exp" is null or said."exp" > ${now})`
+    where (
+      select said."neg" from "labels" as said
+      where said."did" = ${did} and said."src" = labeler."value" and said."val" = rating."value"
+      and said."uri" = said."did" and said."cid" is null and (said."exp" is null or said."exp" > ${view.now})
+      order by said."cts" desc, said."neg" desc limit 1) = 0`
 }

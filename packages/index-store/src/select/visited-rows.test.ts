@@ -14,6 +14,7 @@ import { compiled, sqliteDialect } from '../sqlite/dialect.ts'
 import type { TableName } from '../tables.ts'
 import type { IndexWriter } from '../writer.ts'
 import { selectInSteps } from './entries.ts'
+import { recentOf } from './window.ts'
 
 /** An index, and a session that counts the rows of a table that each statement visits. */
 async function startIndex(
@@ -56,4 +57,27 @@ test('an account that is followed by thousands of records costs a page what othe
     [after, often, before],
   )
   assert.ok(most() <= 2000, `${most()} rows in one statement`)
+})
+
+test('a label that was given a thousand times costs a page what others cost', async () => {
+  await using index = await startIndex('labels')
+  const { writer, session, most } = index
+  const [author, labeler] = [did('author'), did('labeler')]
+  await fill(writer, {
+    follows: [['follows', viewer, author]],
+    entries: Array.from({ length: 100 }, (_, at): [Did, bigint] => [author, BigInt(at)]),
+  })
+  const label = { src: labeler, did: author, uri: author, cid: null, val: 'draft', exp: null } as const
+  await writer.write(async (batch) => {
+    await batch.put('organizations', [{ did: author }])
+    await batch.put(
+      'labels',
+      Array.from({ length: 1000 }, (_, at) => ({ ...label, neg: 0n, cts: BigInt(at) })),
+    )
+  })
+  const quality = { allowed: ['draft'], includeUnrated: false }
+  const wanted = { ...selection, labelers: [labeler], quality, limit: 100 }
+  const entries = await session.all(recentOf(session, wanted, 100))
+  assert.equal(entries.length, 100)
+  assert.ok(most() <= 10 * entries.length, `${most()} rows in one statement`)
 })
