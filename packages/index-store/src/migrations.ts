@@ -18,6 +18,7 @@ const steps = {
   '0010-newest-entries': orderEntries,
   '0011-records-without-rev': dropUnread,
   '0012-dated-items': dateItems,
+  '0013-pages-in-order': orderPages,
 }
 
 /** What the two databases spell differently. */
@@ -330,5 +331,17 @@ async function dateItems(db: Kysely<unknown>): Promise<void> {
     .createIndex('collectionItemsByActivity')
     .on('collectionItems')
     .columns(['activityUri', 'activityCid', 'feedTime'])
+    .execute()
+}
+
+/** Pages of what names one content are ranges of an index, however many name it. */
+async function orderPages(db: Kysely<unknown>): Promise<void> {
+  await db.schema.dropIndex('awardsByBadge').execute()
+  await db.schema.createIndex('awardsByBadge').on('awards').columns(['badgeUri', 'badgeCid', 'uri']).execute()
+  await db.schema.dropIndex('collectionItemsByActivity').execute()
+  await db.schema
+    .createIndex('collectionItemsByActivity')
+    .on('collectionItems')
+    .columns(['activityUri', 'activityCid', 'feedTime', 'collectionUri'])
     .execute()
 }

@@ -10,7 +10,7 @@ import { openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
 import { recentOf } from '../select/window.ts'
 import { activeLabels } from '../select/quality.ts'
-import { awardStatesOf } from '../write/classification.ts'
+import { awardStatesOf, namings, pageNaming } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
 import { planSettings } from './plan-settings.ts'
@@ -115,6 +115,45 @@ test('the newest answer to an award is found without reading or sorting the othe
   const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
   assert.match(plan, /Index Scan using "responsesByAward"/, plan)
   assert.doesNotMatch(plan, /Sort/, plan)
+  await operator.end()
+})
+
+test('what names a content is read in pages, none of which reads or sorts the others', async () => {
+  const url = await createDatabase(server, 'namings')
+  await using writer = await openIndexWriter(url)
+  const uris = Array.from({ length: 2000 }, (_, index) => `at://${did(1)}/a.b.c/${index}`)
+  const content = { uri: 'at://x/y/z', cid: 'bafy' }
+  await writer.write(async (batch) => {
+    await batch.put(
+      'awards',
+      uris.map((uri) => ({
+        uri,
+        issuer: did(1),
+        subject: did(2),
+        badgeUri: content.uri,
+        badgeCid: content.cid,
+      })),
+    )
+    await batch.put(
+      'collectionItems',
+      uris.map((uri, index) => ({
+        collectionUri: uri,
+        activityUri: content.uri,
+        activityCid: content.cid,
+        feedTime: BigInt(index % 7),
+      })),
+    )
+  })
+  const operator = await connectAs(server, 'namings')
+  await operator.query('vacuum analyze')
+  const last = { uri: `at://${did(1)}/a.b.c/5`, feedTime: 3n, collectionUri: `at://${did(1)}/a.b.c/5` }
+  for (const [what, naming] of Object.entries(namings)) {
+    for (const after of [undefined, last]) {
+      const plan = await planOf(operator, pageNaming(naming, content, after))
+      assert.match(plan, /Index Only Scan using/, `${what}:\n${plan}`)
+      assert.doesNotMatch(plan, /Sort/, `${what}:\n${plan}`)
+    }
+  }
   await operator.end()
 })
 

@@ -4,14 +4,14 @@ import { once } from 'node:events'
 import { copyFile, mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { test } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import { Kysely, sql, SqliteDialect } from 'kysely'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { openIndexWriter } from '../open-index.ts'
 import type { TableName } from '../tables.ts'
-import { activityStatesOf, awardStatesOf } from '../write/classification.ts'
+import { activityStatesOf, awardStatesOf, namings, pageNaming } from '../write/classification.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 
 const cursor = { source: 'stream:x', cursor: 5n }
@@ -152,4 +152,19 @@ test('the newest answer to an award is found without reading or sorting the othe
     plan,
   )
   assert.doesNotMatch(plan, /TEMP B-TREE/, plan)
+})
+
+test('what names a content is read in pages, none of which reads or sorts the others', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  await using _writer = await openIndexWriter(path)
+  using reader = new DatabaseSync(path, { readOnly: true })
+  const last = { uri: 'at://x/y/z', feedTime: 1n, collectionUri: 'at://x/y/z' }
+  for (const naming of Object.values(namings)) {
+    const statement = pageNaming(naming, { uri: 'at://x/y/z', cid: 'bafy' }, last)
+    const { text, parameters } = compiled(sql`explain query plan ${statement}`)
+    const rows = reader.prepare(text).all(...(parameters as SQLInputValue[])) // as the statement has them
+    const plan = rows.map((row) => String(row['detail'])).join('\n')
+    assert.match(plan, /^SEARCH \w+ USING COVERING INDEX \w+ \(\w+Uri=\? AND \w+Cid=\? AND .*>.*\)$/, plan)
+  }
 })

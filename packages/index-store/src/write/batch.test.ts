@@ -151,6 +151,22 @@ test('many awards of one badge are all found, also beside badges that few name',
   assert.equal(new Set(ofAccount).size, 1206)
 })
 
+test('many collections that list one activity are all found, each once, whatever their times', async () => {
+  await using writer = await openTestIndex()
+  const activity = record('a')
+  const items = Array.from({ length: 1203 }, (_, index) => ({
+    collectionUri: `at://${alice}/org.impact.collection/${index}`,
+    activityUri: activity.uri,
+    activityCid: activity.cid,
+    feedTime: BigInt((index % 7) - 3),
+  }))
+  const found = await writer.write(async (batch) => {
+    await batch.put('collectionItems', items)
+    return (await all(batch.classes.collectionsListing([activity]))).flat()
+  })
+  assert.deepEqual(found.toSorted(), items.map(({ collectionUri }) => collectionUri).toSorted())
+})
+
 test('places that are too old are forgotten some at a time', async () => {
   await using writer = await openTestIndex()
   const places = Array.from({ length: 1203 }, (_, index) => {

@@ -46,6 +46,27 @@ interface Listed {
   readonly uri: string
 }
 
+/** A table whose rows name contents: the columns of their address and of the content, and the order of an index after these. */
+interface Naming {
+  readonly table: 'collectionItems' | 'awards'
+  readonly address: string
+  readonly content: readonly [uri: string, cid: string]
+  readonly order: readonly string[]
+}
+
+/** A place in that order. */
+type Place = Listed & Readonly<Record<string, string | bigint>>
+
+export const namings: Readonly<Record<'collections' | 'awards', Naming>> = {
+  collections: {
+    table: 'collectionItems',
+    address: 'collectionUri',
+    content: ['activityUri', 'activityCid'],
+    order: ['feedTime', 'collectionUri'],
+  },
+  awards: { table: 'awards', address: 'uri', content: ['badgeUri', 'badgeCid'], order: ['uri'] },
+}
+
 export class Classification {
   readonly #session: WriteSession
 
@@ -120,12 +141,12 @@ export class Classification {
 
   /** The collection records that list activities with just these contents, in pages; some may come twice. */
   collectionsListing(contents: readonly Content[]): AsyncGenerator<string[]> {
-    return this.#naming(contents, 'collectionItems', 'collectionUri', ['activityUri', 'activityCid'])
+    return this.#naming(contents, namings.collections)
   }
 
   /** The awards that name definitions with just these contents, in pages; some may come twice. */
   awardsOfBadges(contents: readonly Content[]): AsyncGenerator<string[]> {
-    return this.#naming(contents, 'awards', 'uri', ['badgeUri', 'badgeCid'])
+    return this.#naming(contents, namings.awards)
   }
 
   /** The awards that name any definition of an account, in pages. */
@@ -146,37 +167,42 @@ export class Classification {
   }
 
   /** Few name most contents, so many are asked about at once; where there are more than a page, each by itself. */
-  async *#naming(
-    contents: readonly Content[],
-    table: 'collectionItems' | 'awards',
-    column: string,
-    [uriColumn, cidColumn]: readonly [string, string],
-  ): AsyncGenerator<string[]> {
+  async *#naming(contents: readonly Content[], naming: Naming): AsyncGenerator<string[]> {
     const { all, dialect } = this.#session
-    const [from, key, uriKey, cidKey] = [
-      sql.table(table),
-      sql.ref(column),
-      sql.ref(uriColumn),
-      sql.ref(cidColumn),
-    ]
+    const { table, address, content } = naming
     for (const some of stepsOf(contents)) {
-      const page = await all(sql<Listed>`select ${key} as "uri" from ${from} where (${uriKey}, ${cidKey}) in
-        ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))} limit ${pageRows}`)
+      const page = await all(sql<Listed>`select ${sql.ref(address)} as "uri" from ${sql.table(table)}
+        where (${listOf(content)}) in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))} limit ${pageRows}`)
       if (page.length < pageRows) {
         if (page.length > 0) yield page.map(({ uri }) => uri)
         continue
       }
-      for (const { uri, cid } of some) {
-        for (let after: string | undefined = ''; after !== undefined;) {
-          const begin: string = after
-          const next: Listed[] = await all(sql<Listed>`select ${key} as "uri" from ${from}
-            where ${uriKey} = ${uri} and ${cidKey} = ${cid} and ${key} > ${begin} order by ${key} limit ${pageRows}`)
-          if (next.length > 0) yield next.map((row) => row.uri)
-          after = next.length < pageRows ? undefined : next.at(-1)?.uri
-        }
+      for (const each of some) {
+        let last: Place | undefined
+        do {
+          const next: Place[] = await all(pageNaming(naming, each, last))
+          if (next.length > 0) yield next.map(({ uri }) => uri)
+          last = next.length < pageRows ? undefined : next.at(-1)
+        } while (last !== undefined)
       }
     }
   }
+}
+
+/** Statement that gives the next page of what names a content. */
+export function pageNaming(
+  { table, address, content: [uri, cid], order }: Naming,
+  content: Content,
+  last?: Place,
+): RawBuilder<Place> {
+  const after = last && sql`and (${listOf(order)}) > (${sql.join(order.map((column) => last[column]))})`
+  return sql`select ${sql.ref(address)} as "uri", ${listOf(order)} from ${sql.table(table)}
+    where ${sql.ref(uri)} = ${content.uri} and ${sql.ref(cid)} = ${content.cid} ${after ?? sql``}
+    order by ${listOf(order)} limit ${pageRows}`
+}
+
+function listOf(columns: readonly string[]): RawBuilder<unknown> {
+  return sql.join(columns.map((column) => sql.ref(column)))
 }
 
 type PairStatement = RawBuilder<Omit<PairRow, 'isPaired'> & { isPaired: bigint }>
