@@ -1,10 +1,12 @@
-/** The thread of one checkpoint. It waits for nobody: what a reader still needs stays in the log for the next time. */
+/** The thread of one checkpoint. */
 import { workerData } from 'node:worker_threads'
 import Sqlite from 'better-sqlite3'
+import type { CheckpointWork } from './checkpoint.ts'
 
-const sqlite = new Sqlite(String(workerData), { fileMustExist: true })
+const { path, mode, readersMs } = workerData as CheckpointWork // what `Checkpoint` gives
+const sqlite = new Sqlite(path, { fileMustExist: true, timeout: readersMs })
 try {
-  sqlite.pragma('wal_checkpoint(PASSIVE)')
+  sqlite.pragma(`wal_checkpoint(${mode})`)
 } finally {
   sqlite.close()
 }

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import { openIndexWriter } from '../open-index.ts'
-import { Checkpoint } from './checkpoint.ts'
+import { Checkpoint, type CheckpointOptions } from './checkpoint.ts'
 
 const pageBytes = 4096
 /** Pages of the log before it is written back here. */
@@ -15,7 +15,7 @@ const logPages = 3000
 const transactionPages = 1000
 
 /** A database with an empty log, whose transactions are as large as above. */
-function open(): Disposable & {
+function open(options: CheckpointOptions = { pages: logPages }): Disposable & {
   path: string
   write: () => void
   checkpoint: Checkpoint
@@ -28,7 +28,7 @@ function open(): Disposable & {
   sqlite.pragma('journal_mode = WAL')
   sqlite.exec('create table rows (value blob)')
   sqlite.pragma('wal_checkpoint(TRUNCATE)')
-  const checkpoint = new Checkpoint(sqlite, path, { pages: logPages })
+  const checkpoint = new Checkpoint(sqlite, path, options)
   const insert = sqlite.prepare('insert into rows values (zeroblob(?))')
   const opened = resources.move()
   return {
@@ -83,6 +83,64 @@ test('what a reader still needs stays in the log, which is written back whole wh
     await database.checkpoint.whenDue()
   }
   assert.equal(logBytes(database.path), longest)
+})
+
+/** Pages of a feed, two of which are open at any moment, on the event loop of the test. */
+function overlappingPages(path: string): Disposable {
+  using resources = new DisposableStack()
+  const pages = Array.from({ length: 3 }, () => {
+    const reader = resources.adopt(new Sqlite(path, { readonly: true }), (opened) => opened.close())
+    const count = reader.prepare<[], number>('select count(*) from rows').pluck()
+    return { reader, count, seen: NaN }
+  })
+  let turns = 0
+  const turn = (): void => {
+    const [begins, ends] = [pages[turns % 3], pages[++turns % 3]]
+    assert.ok(begins && ends)
+    begins.reader.exec('begin')
+    begins.seen = begins.count.get() ?? NaN
+    if (!ends.reader.inTransaction) return
+    assert.equal(ends.count.get(), ends.seen)
+    ends.reader.exec('commit')
+  }
+  turn()
+  turn()
+  const timer = setInterval(turn, 100)
+  resources.defer(() => clearInterval(timer))
+  return resources.move()
+}
+
+test('the log stays bounded although pages overlap at any moment, and they go on while it is emptied', async () => {
+  using database = open({ pages: transactionPages })
+  using _pages = overlappingPages(database.path)
+  let longest = 0
+  for (let written = 1; written <= 14; written++) {
+    database.write()
+    longest = Math.max(longest, logBytes(database.path))
+    await database.checkpoint.whenDue()
+  }
+  assert.ok(longest < 6 * transactionPages * pageBytes, `${longest} bytes of log`)
+})
+
+test('a reader that does not end lets the writer go on, which waits for it again when the log is much longer', async () => {
+  using database = open({ pages: transactionPages, threadPagesMin: Infinity, readersMs: 1 })
+  using resources = new DisposableStack()
+  const reader = resources.adopt(new Sqlite(database.path, { readonly: true }), (opened) => opened.close())
+  reader.exec('begin')
+  reader.prepare('select count(*) from rows').get()
+  let threads = 0
+  const count = (): void => void threads++
+  process.on('worker', count)
+  resources.defer(() => process.off('worker', count))
+  for (let written = 1; written <= 11; written++) {
+    database.write()
+    await database.checkpoint.whenDue()
+  }
+  assert.equal(threads, 2, 'for 11 times the pages')
+  reader.exec('commit')
+  database.write()
+  await database.checkpoint.whenDue()
+  assert.equal(logBytes(database.path), 0)
 })
 
 test('the event loop goes on while the log is written back', async () => {
