@@ -95,9 +95,13 @@ test('accounts of which nothing passed are not kept, however many a host names',
       .replace(/[0189]/g, 'a')
       .padStart(24, 'q')}`
     host.emit('#account', { did, active: true })
+    // Documents are waited for a second here, in which a busy machine does not look for all of them.
+    if (n % 20 === 19)
+      await eventually(
+        async () => (await relay.refused('identity-not-found')) > refused + n,
+        () => relay.refused('identity-not-found'),
+      )
   }
-  const isRefused = async () => (await relay.refused('identity-not-found')) >= refused + 200
-  await eventually(isRefused, () => relay.refused('identity-not-found'))
   assert.equal(await known(), before)
 })
 
