@@ -36,6 +36,32 @@ test('a record with more than 50,000 values has no view, and one below that may 
   assert.equal(views.of('org.impact.context.attachment', { ...update, junk: [small, small] }), undefined)
 })
 
+test('a record with thousands of objects that might be blobs or links has no view, because each costs as much as many values', () => {
+  const view = (junk: unknown[]): unknown => views.of('org.impact.context.attachment', { ...update, junk })
+  for (const each of [
+    { $type: 'blob' },
+    { cid: 'none', mimeType: 'image/png', size: 1 },
+    { $link: 'none' },
+    { $bytes: '!' },
+  ]) {
+    assert.ok(view(Array.from({ length: 2000 }, () => each)))
+    assert.equal(view(Array.from({ length: 5000 }, () => each)), undefined)
+  }
+  assert.ok(view(Array.from({ length: 5000 }, () => ({ $type: 'blobs', cid: 'none' }))))
+})
+
+test('a board has as many contributors with an image as its lexicon allows', () => {
+  const ref = { $link: 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim' }
+  const image = {
+    $type: 'org.impact.defs#smallImage',
+    image: { $type: 'blob', ref, mimeType: 'image/png', size: 1 },
+  }
+  const [board] = recordVectors('org.hyperboards.board').valid
+  const contributor = { $type: 'org.impact.claim.activity#contributorIdentity', identity: 'Bob' }
+  const contributorConfigs = Array.from({ length: 1000 }, () => ({ contributor, displayName: 'Bob', image }))
+  assert.ok(views.of('org.hyperboards.board', { ...board, contributorConfigs }))
+})
+
 test('a collection that no feed shows has no views', () => {
   assert.equal(views.of('app.attested.graph.follow', { $type: 'app.attested.graph.follow' }), undefined)
 })

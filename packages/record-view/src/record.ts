@@ -13,6 +13,8 @@ export type RecordReader = (collection: string, value: unknown) => LexRecord | u
 
 /** Values in a record, at all levels. Looking at more would hold up others, and no record has a use for them. */
 const valuesMax = 50_000
+/** What objects count for that the lexicon library looks at closely: to see that they are no blob, or no link, costs so much. */
+const [blobValues, linkValues] = [20, 10]
 
 export function createRecordReader(lexicons: Lexicons): RecordReader {
   return (collection, value) => {
@@ -47,10 +49,17 @@ function isObject(value: unknown): value is LexRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** How many values an object or list counts for, without those in it. */
+function costOf(value: object): number {
+  const { $type, cid, mimeType, $link, $bytes } = value as LexRecord // a list has none of them
+  if ($type === 'blob' || (typeof cid === 'string' && typeof mimeType === 'string')) return blobValues
+  return $link === undefined && $bytes === undefined ? 1 : linkValues
+}
+
 /** How many of the values that may be looked at are left after those in `value`; below zero when they do not suffice. */
 function valuesLeft(value: unknown, left: number): number {
-  let rest = left - 1
-  if (typeof value !== 'object' || value === null) return rest
+  if (typeof value !== 'object' || value === null) return left - 1
+  let rest = left - costOf(value)
   const inner = Object.values(value)
   if (inner.length > rest) return -1
   for (const each of inner) {
