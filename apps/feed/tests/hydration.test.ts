@@ -215,6 +215,7 @@ const dropped: readonly DropCase[] = [
   },
   { what: 'no $type', kind: 'cert.create', fields: { $type: undefined } },
   { what: 'no createdAt', kind: 'endorsement.award', fields: { createdAt: undefined } },
+  { what: 'text after its time', kind: 'hyperboard.create', fields: { createdAt: '2026-07-22T10:00:00ZT!' } },
   { what: 'a date alone as createdAt', kind: 'hyperboard.create', fields: { createdAt: '2026-07-22' } },
   { what: 'a null', kind: 'cert.create', fields: { startDate: null } },
   { what: 'a union type with two fragments', kind: 'cert.create', fields: { image: { $type: 'a#b#c' } } },

@@ -40,6 +40,12 @@ for (const [name, check] of Object.entries(checks)) {
   }
 }
 
+test('a datetime lies within the years 0 to 9999 of UTC', () => {
+  for (const time of ['0000-01-01T00:30:00+01:00', '9999-12-31T23:30:00-01:00']) assert.ok(!isDatetime(time))
+  for (const time of ['0000-01-01T00:30:00-01:00', '9999-12-31T23:30:00.9999+01:00'])
+    assert.ok(isDatetime(time))
+})
+
 test('a TID and its microseconds convert both ways', () => {
   const micros = 1_750_000_000_123_456
   assert.equal(tidToMicroseconds(microsecondsToTid(micros, 7)), micros)

@@ -69,8 +69,10 @@ export function isDatetime(value: unknown): value is string {
   if (value.endsWith('Z')) return true
   const zone = value.length - 6
   if (numberAt(value, zone + 1) > 23 || numberAt(value, zone + 4) > 59) return false
-  // East of Greenwich the first hours of the year 0 lie before it.
-  return year > 0 || Date.parse(value.replace(/\.\d+/, '')) >= -62_167_219_200_000
+  if (year > 0 && year < 9999) return true
+  // East of Greenwich the first hours of the year 0 lie before it, and west of it the last ones of 9999 after it.
+  const moment = Date.parse(value.replace(/\.\d+/, ''))
+  return moment >= -62_167_219_200_000 && moment < 253_402_300_800_000
 }
 
 /** Digits of a text as a number. Whoever calls knows that they are digits. */

@@ -1,6 +1,6 @@
 /** What an entry says, per collection (feed.md 9.2 and 9.3), from a record that passed its lexicon. */
 import { BlobRef } from '@atproto/lexicon'
-import { feedCollections } from '@tributary/protocol'
+import { feedCollections, isDatetime } from '@tributary/protocol'
 import { imageOf } from './image.ts'
 import type { LexRecord } from './record.ts'
 
@@ -17,8 +17,19 @@ export const entryCollections: readonly string[] = [
   feedCollections.board,
 ]
 
-/** The content of an entry. Undefined for other collections, and for an award that endorses no account. */
+const times = ['createdAt', 'startDate', 'endDate']
+
+/**
+ * The content of an entry. Undefined for other collections, for an award that endorses no account, and with a time that is
+ * none: the lexicon library takes times without a zone or with any text after it, and clients refuse a page with one.
+ */
 export function contentOf(collection: string, record: LexRecord): Content | undefined {
+  const content = fieldsOf(collection, record)
+  const isTime = (value: unknown): boolean => value === undefined || isDatetime(value)
+  return times.every((name) => isTime(content?.[name])) ? content : undefined
+}
+
+function fieldsOf(collection: string, record: LexRecord): Content | undefined {
   switch (collection) {
     case feedCollections.activity:
       return {

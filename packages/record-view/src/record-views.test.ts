@@ -62,6 +62,29 @@ test('a board has as many contributors with an image as its lexicon allows', () 
   assert.ok(views.of('org.hyperboards.board', { ...board, contributorConfigs }))
 })
 
+test('an entry that would show a time that strict readers refuse has no view', () => {
+  const activity = {
+    $type: 'org.impact.claim.activity',
+    title: 'Trees',
+    shortDescription: 'We planted trees.',
+    createdAt: '2026-03-04T12:00:00Z',
+  }
+  const view = (fields: object): unknown => views.of('org.impact.claim.activity', { ...activity, ...fields })
+  const wrong = [
+    '2026-01-01T10:00:00',
+    '2026-01-01T10:00:00ZT and anything',
+    '2026-01-01T10:00:00+01:00-anything',
+    '2026-01-01T10:00:00-00:00',
+    '9999-12-31T23:30:00-01:00',
+  ]
+  assert.ok(view({ startDate: '2026-01-01T10:00:00+01:00', endDate: '9999-12-31T23:59:59.999999Z' }))
+  for (const field of ['createdAt', 'startDate', 'endDate'])
+    for (const time of wrong) assert.equal(view({ [field]: time }), undefined, `${field} ${time}`)
+  // Such a time is nothing that a profile shows.
+  const profile = 'app.attested.actor.profile'
+  assert.ok(views.of(profile, { $type: profile, displayName: 'Alice', createdAt: '2026-01-01T10:00:00' }))
+})
+
 test('a collection that no feed shows has no views', () => {
   assert.equal(views.of('app.attested.graph.follow', { $type: 'app.attested.graph.follow' }), undefined)
 })

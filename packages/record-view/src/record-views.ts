@@ -21,8 +21,9 @@ export interface RecordViews {
   /**
    * The view of a record as JSON, in the form that the feed's lexicon has: the content of an entry, with nothing but the
    * DID of an endorsed account, or the name and avatar of a profile. Undefined when the record must not be shown: it
-   * breaks its lexicon or the limits of its blobs, its view is over 10,000 bytes, or it has more than 50,000 values,
-   * of which a blob counts for twenty and a link for ten. A profile that says nothing at all has none either.
+   * breaks its lexicon or the limits of its blobs, it would show a time that is none, its view is over 10,000 bytes, or it
+   * has more than 50,000 values, of which a blob counts for twenty and a link for ten. A profile that says nothing at all
+   * has none either.
    */
   of(collection: string, record: unknown): string | undefined
 }
