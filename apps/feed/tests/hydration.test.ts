@@ -236,6 +236,8 @@ const dropped: readonly DropCase[] = [
     { size: '2000' },
     { size: 5_242_881 },
     { ref: { $link: 'bafybroken' } },
+    { ref: { '/': 'x', bytes: 'x' } },
+    { ref: { '/': 'x', bytes: 'x', toString: 'x' } },
     { ref: undefined, $type: undefined, cid: recordCid, size: undefined },
     { ref: undefined },
     { mimeType: undefined },

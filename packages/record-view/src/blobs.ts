@@ -61,6 +61,8 @@ function isBlobWithin(blob: unknown, { bytesMax, mimeTypes }: BlobLimit): boolea
   if (blob === undefined) return true
   if (!(blob instanceof BlobRef)) return false
   const { size, mimeType } = blob
+  // The library takes objects of certain fields for a CID, and leaves them as they are.
+  if (Object.getPrototypeOf(blob.ref) === Object.prototype) return false
   if (!Number.isInteger(size) || size < 0 || size > bytesMax) return false
   return mimeTypes === undefined || mimeTypes.includes(mimeType)
 }
