@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { eventually, Postgres, PostgresProxy, runOnPostgres } from '@tributary/testkit'
+import { eventually, Postgres, PostgresPooler, PostgresProxy, runOnPostgres } from '@tributary/testkit'
 import pg from 'pg'
 import { SharedUsedTokens } from '../src/auth/shared-used-tokens.ts'
 import type { TokenVerdict } from '../src/auth/used-tokens.ts'
@@ -140,6 +140,13 @@ test('a token that one feed has served is refused by its replica, also after bot
     assert.deepEqual(await call(feed, token), [401, 'Bearer error="NonceNotUnique"'])
   }
   assert.deepEqual(await call(other, await viewer.token()), [200, null])
+})
+
+test('tokens are spent once behind a pooler that gives each transaction another session', async () => {
+  await using pooler = await PostgresPooler.start(await newDatabase())
+  await using store = new SharedUsedTokens(pooler.url, () => noonMs, bounds)
+  const verdicts = await Promise.all(['a', 'a', 'b'].map((nonce) => spend(store, nonce)))
+  assert.deepEqual(verdicts.toSorted(), ['spent', 'spent', 'used'])
 })
 
 test('a connection that breaks while a token is spent costs that call', async () => {

@@ -1,6 +1,7 @@
 /**
  * Stands between services and a PostgreSQL server as a pooler does. It keeps a session for each client, or gives one out for
- * each transaction: the session that was given back last. Starts of connections are answered by the pooler itself.
+ * each transaction: the session that was given back last. Starts of connections are answered by the pooler itself, which
+ * like PgBouncer ends those that ask for settings of a session that it does not know.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
@@ -9,6 +10,9 @@ import { join } from 'node:path'
 const [terminate, readyForQuery, outsideOfTransaction] = Buffer.from('XZI')
 /** That the client is let in, and that it may ask. */
 const welcome = Buffer.from('5200000008000000005a0000000549', 'hex')
+
+/** What a start may name, after its length and version: names and values, which end with a zero each. */
+const knownNames = new Set(['user', 'database', 'application_name', 'client_encoding'])
 
 interface Session {
   readonly socket: Socket
@@ -55,6 +59,8 @@ export class PostgresPooler implements AsyncDisposable {
       for await (const chunk of chunks) {
         if (start === undefined) {
           start = chunk
+          const words = chunk.toString('utf8', 8).split('\0')
+          if (words.some((word, at) => at % 2 === 0 && word !== '' && !knownNames.has(word))) break
           client.write(welcome)
           continue
         }

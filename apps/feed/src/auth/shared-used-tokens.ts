@@ -33,6 +33,18 @@ const tables = `
   );
   insert into "droppedTokens" values (1, 0) on conflict do nothing`
 
+/**
+ * Begins a transaction while no replica runs another one. The times are set here because PgBouncer refuses a connection that
+ * asks for them. All of it is one message.
+ */
+const beginAlone = [
+  'begin',
+  `set local statement_timeout = ${timeoutMs}`,
+  // A replica whose machine is gone does not keep the lock of all.
+  `set local idle_in_transaction_session_timeout = ${timeoutMs}`,
+  `select pg_advisory_xact_lock(${storeLock.join(', ')})`,
+].join(';')
+
 const look = `
   with clock as (select greatest($3::bigint, "throughMs") as "nowMs" from "droppedTokens")
   select "nowMs", exists (select 1 from "usedTokens"
@@ -75,10 +87,7 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       application_name: 'tributary feed tokens',
       max: connectionsMax,
       connectionTimeoutMillis: timeoutMs,
-      statement_timeout: timeoutMs,
       query_timeout: 2 * timeoutMs,
-      // A replica whose machine is gone does not keep the lock of all.
-      idle_in_transaction_session_timeout: timeoutMs,
       keepAlive: true,
     })
     // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
@@ -121,8 +130,7 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
     const client = await this.#pool.connect()
     let isUsable = false
     try {
-      await client.query('begin')
-      await client.query('select pg_advisory_xact_lock($1, $2)', [...storeLock])
+      await client.query(beginAlone)
       if (!this.#hasTables) await client.query(tables)
       const result = await work(client)
       await client.query('commit')
