@@ -86,6 +86,18 @@ test('input that is no JSON, of another type, or not as the lexicon says, is ref
   assert.deepEqual(await post('[]'), refusal('Input must be an object'))
 })
 
+test('fields of an input that its lexicon does not know are not looked at, whatever they look like', async () => {
+  await using running = await startTestServer(methods)
+  const body =
+    '{"name":"a","more":[{"$type":"blob"},{"cid":"none","mimeType":"text/plain"},{"$link":"none"}]}'
+  const { status } = await call(`${running.url}/xrpc/test.call.procedure`, {
+    method: 'POST',
+    headers: json,
+    body,
+  })
+  assert.equal(status, 200)
+})
+
 test('an XrpcError is answered as it is, any other error without detail, which is in the log', async () => {
   await using running = await startTestServer(methods)
   const named = (name: string): RequestInit => ({
