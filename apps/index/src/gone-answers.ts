@@ -1,7 +1,8 @@
 /**
  * Answers that an account is gone, by the directory or by the name server of its domain. Such an answer takes away a
  * handle or hides an account, so it counts only when it comes again later, and when other accounts are found meanwhile:
- * many in a row are our fault until proven otherwise, such as a wrong address of the directory.
+ * many in a row are our fault until proven otherwise, such as a wrong address of the directory. Documents of `did:web` come
+ * from their owners, so one that is found says nothing of the directory.
  */
 import type { Did } from '@tributary/protocol'
 
@@ -22,8 +23,8 @@ export class GoneAnswers {
   readonly #onDoubt: (isDoubted: boolean) => void
   readonly #nowMs: () => number
   readonly #firstAtMs = new Map<Did, number>()
-  /** Nothing counts before the first account is found. */
-  #inRow = inRowMax
+  /** Answers in a row, by DID method. Nothing counts before the first account is found. */
+  readonly #inRow = { plc: inRowMax, web: inRowMax }
   #isDoubted = false
 
   constructor({ onDoubt, nowMs = Date.now }: GoneAnswersOptions) {
@@ -31,20 +32,19 @@ export class GoneAnswers {
     this.#nowMs = nowMs
   }
 
-  /** An account was found. */
+  /** An account was found, by a question that was just asked. */
   found(did: Did): void {
-    this.#inRow = 0
+    if (methodOf(did) === 'plc') this.#inRow.plc = 0
+    this.#inRow.web = 0
     this.#firstAtMs.delete(did)
-    this.#setDoubted(false)
+    this.#tellDoubts()
   }
 
   /** An account is said to be gone. True when that counts. */
   gone(did: Did): boolean {
-    this.#inRow++
-    if (this.#inRow > inRowMax) {
-      this.#setDoubted(true)
-      return false
-    }
+    const inRow = ++this.#inRow[methodOf(did)]
+    this.#tellDoubts()
+    if (inRow > inRowMax) return false
     const firstAtMs = this.#firstAtMs.get(did)
     if (firstAtMs !== undefined) return this.#nowMs() - firstAtMs >= goneAgainMs
     const [oldest] = this.#firstAtMs.keys()
@@ -53,9 +53,14 @@ export class GoneAnswers {
     return false
   }
 
-  #setDoubted(isDoubted: boolean): void {
+  #tellDoubts(): void {
+    const isDoubted = Math.max(this.#inRow.plc, this.#inRow.web) > inRowMax
     if (isDoubted === this.#isDoubted) return
     this.#isDoubted = isDoubted
     this.#onDoubt(isDoubted)
   }
+}
+
+function methodOf(did: Did): 'plc' | 'web' {
+  return did.startsWith('did:plc:') ? 'plc' : 'web'
 }

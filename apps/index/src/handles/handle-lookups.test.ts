@@ -3,11 +3,19 @@ import { test } from 'node:test'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createHandleResolver, createResolver } from '@tributary/identity'
+import { createHandleResolver, createResolver, type IdentityResolver } from '@tributary/identity'
 import type { IndexWriter } from '@tributary/index-store'
 import type { CommitEvent, Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
-import { createDid, type Plc, Signer, startPlc, tombstoneDid, updateDid } from '@tributary/testkit'
+import {
+  createDid,
+  eventually,
+  type Plc,
+  Signer,
+  startPlc,
+  tombstoneDid,
+  updateDid,
+} from '@tributary/testkit'
 import { rowsOf, Scenario } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
 import { GoneAnswers } from '../gone-answers.ts'
@@ -74,6 +82,7 @@ class Running implements AsyncDisposable {
   readonly results = new Tally<LookupResult>()
   readonly lookups: HandleLookups
   readonly requests: HandleRequests
+  readonly resolver: IdentityResolver
   readonly #connection: IndexWriter
   readonly #stop = new AbortController()
   readonly #done: Promise<void>
@@ -81,14 +90,14 @@ class Running implements AsyncDisposable {
 
   constructor(connection: IndexWriter, plc: Plc, names: Names) {
     const nowMs = (): number => this.nowMs
-    const resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
+    this.resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
     this.#connection = connection
     this.requests = new HandleRequests(connection)
     const onLookup = this.results.add
     const answers = () => new GoneAnswers({ onDoubt: () => undefined, nowMs })
     this.lookups = new HandleLookups({
       requests: this.requests,
-      resolver,
+      resolver: this.resolver,
       resolveHandle: createHandleResolver({
         allowedPrivateHosts: [],
         handleHosts: [`test=${names.url}`],
@@ -192,6 +201,29 @@ test('a directory that is away is asked again; the known handle stays until the 
   running.later()
   await running.results.until('none', 1)
   assert.equal(await running.handleOf(account), undefined)
+})
+
+test('a document that was read before does not show that the directory finds accounts', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  await using running = new Running(world.connection, plc, names)
+  const known = await register(plc, 'at://alice.test')
+  names.point('alice.test', known)
+  await running.resolver.resolve(known)
+  running.nowMs += 1000
+  await send(world, known, 'commit')
+  running.lookups.wake()
+  await running.results.until('found', 1)
+  const gone = await register(plc, 'at://bob.test')
+  await tombstoneDid(plc.url, gone, rotationKey)
+  await send(world, gone, 'commit')
+  running.lookups.wake()
+  await running.results.until('later', 1)
+  running.later()
+  const { counts } = running.results
+  await eventually(() => counts.get('later') === 2 || counts.has('none'))
+  assert.ok(!counts.has('none'), 'nobody was found since')
 })
 
 test('a handle is shown only while its name points back, and lost only when that is said twice', async () => {

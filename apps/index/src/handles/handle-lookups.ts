@@ -86,10 +86,13 @@ export class HandleLookups {
     const { requests, resolver, goneAnswers, onLookup } = this.#options
     const { did, seq } = request
     try {
+      const askedMs = this.#nowMs()
       // After an identity event a document from before it will not do.
       const how = seq === 0n ? {} : { refreshAfter: this.#nowMs() }
-      const { handle, pdsHost = '' } = await this.#places.readDocument(did, () => resolver.resolve(did, how))
-      goneAnswers.found(did)
+      const identity = await this.#places.readDocument(did, () => resolver.resolve(did, how))
+      const { handle, pdsHost = '', fetchedAt } = identity
+      // A document that was read earlier says nothing of the directory as it is now.
+      if (fetchedAt >= askedMs) goneAnswers.found(did)
       if (handle !== undefined) {
         await this.#places.within(pdsHost, () => this.#prove(request, handle, signal))
         return

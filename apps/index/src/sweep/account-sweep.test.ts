@@ -139,7 +139,8 @@ test('an account is hidden on the word of its present host alone, and of its dir
     if (did === didOf('away')) throw new IdentityError('unavailable', 'the directory does not answer')
     if (did === didOf('gone')) throw new IdentityError('not-found', 'a tombstone')
     const isFresh = nowMs - refreshAfter < 60_000
-    return { pdsUrl: did === didOf('moved') && isFresh ? 'http://elsewhere.invalid' : host.url }
+    const pdsUrl = did === didOf('moved') && isFresh ? 'http://elsewhere.invalid' : host.url
+    return { pdsUrl, fetchedAt: nowMs }
   }
   const stop = new AbortController()
   t.after(() => stop.abort())
@@ -184,6 +185,47 @@ test('an account is hidden on the word of its present host alone, and of its dir
     'evaluation.create confused',
     'evaluation.create moved',
   ])
+})
+
+test('a document that was read before does not show that the directory finds accounts', async (t) => {
+  await using world = await Scenario.start()
+  using host = await startHost((did) => ({ did, active: true }))
+  for (const name of ['known', 'gone']) await world.put(name, 'org.impact.context.evaluation', name, {})
+  let nowMs = Date.now()
+  const goneAnswers = new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs })
+  const resolve = async (did: Did): Promise<object> => {
+    if (did === didOf('gone')) throw new IdentityError('not-found', 'there is no such DID')
+    return { pdsUrl: host.url, fetchedAt: nowMs - 1000 }
+  }
+  const results: string[] = []
+  for (const count of [2, 3, 4]) {
+    const stop = new AbortController()
+    t.after(() => stop.abort())
+    const done = sweepAccounts(
+      {
+        writer: world.connection,
+        fold: world.fold,
+        resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+        goneAnswers,
+        allowedPrivateHosts,
+        everyMs: dayMs,
+        isCaughtUp: () => true,
+        newestEventAt: () => undefined,
+        logger,
+        onChecked: (result: string) => results.push(result),
+        nowMs: () => nowMs,
+      },
+      stop.signal,
+    )
+    await eventually(
+      () => results.length === count,
+      () => results,
+    )
+    stop.abort()
+    await done
+    nowMs += 1_000_000
+  }
+  assert.deepEqual(results.toSorted(), ['agrees', 'doubted', 'doubted', 'doubted'])
 })
 
 test('a host that never answers holds up no questions to others', async (t) => {

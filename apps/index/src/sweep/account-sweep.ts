@@ -176,11 +176,14 @@ async function askHost(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const now = nowMs()
-  const read = (refreshAfter: number): Promise<Identity> =>
-    places.readDocument(did, () => options.resolver.resolve(did, { refreshAfter }))
+  const read = async (refreshAfter: number): Promise<Identity> => {
+    const identity = await places.readDocument(did, () => options.resolver.resolve(did, { refreshAfter }))
+    // A document that was read earlier says nothing of the directory as it is now.
+    if (identity.fetchedAt >= now) options.goneAnswers.found(did)
+    return identity
+  }
   try {
     const { pdsUrl } = await read(now - documentAgeMsMax)
-    options.goneAnswers.found(did)
     if (pdsUrl === undefined) return undefined
     const status = await places.within(pdsUrl, () => fetchStatus(options, pdsUrl, did, signal))
     if (status === undefined || status === 'active') return status
