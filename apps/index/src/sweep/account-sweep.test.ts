@@ -350,6 +350,7 @@ test('places of superseded records are kept by the clock of the stream, also whi
   await world.put('A', 'org.impact.context.evaluation', 'old', {})
   await world.sync('A')
   let newestEventAt = parseDatetime(world.now)
+  let nowMs = Date.parse(world.now)
   const sweep = async (): Promise<void> => {
     const stop = new AbortController()
     const done = sweepAccounts(
@@ -364,6 +365,7 @@ test('places of superseded records are kept by the clock of the stream, also whi
         newestEventAt: () => newestEventAt,
         logger,
         onChecked: () => undefined,
+        nowMs: () => nowMs,
       },
       stop.signal,
     )
@@ -374,7 +376,11 @@ test('places of superseded records are kept by the clock of the stream, also whi
   }
   await sweep()
   assert.ok(await place())
+  newestEventAt = parseDatetime('9999-03-20T12:00:00Z')
+  await sweep()
+  assert.ok(await place(), 'by the time of one event that is far from now')
   newestEventAt = parseDatetime('2026-03-20T12:00:00Z')
+  nowMs = Date.parse('2026-04-01T12:00:00Z')
   await sweep()
   assert.equal(await place(), undefined)
 })

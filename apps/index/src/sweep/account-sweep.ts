@@ -121,12 +121,14 @@ async function sweepAccount(
 
 /** Forgets places that no record can take up again. Each step is a transaction, so that others are written in between. */
 async function forgetPlaces(
-  { writer, newestEventAt }: AccountSweepOptions,
+  { writer, newestEventAt, nowMs = Date.now }: AccountSweepOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const newest = newestEventAt()
   if (newest === undefined) return
-  const before = newest - placesKeptMicros - placesGraceMicros
+  const now = BigInt(nowMs()) * 1000n
+  // One event of a time to come would have all places forgotten.
+  const before = (newest < now ? newest : now) - placesKeptMicros - placesGraceMicros
   for (let isMore = true; isMore && !signal.aborted;)
     isMore = await writer.write((batch) => batch.queues.forgetSomePlaces(before))
 }
