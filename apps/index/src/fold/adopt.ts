@@ -7,7 +7,7 @@ import { prepareView } from './records.ts'
 
 /**
  * Prepares and classifies stored records again when the settings or the forms of views differ from those that their
- * rows were made with. Each page of records is a transaction of its own, and a walk that was interrupted begins again.
+ * rows were made with. A few records at a time are a transaction, and a walk that was interrupted begins again.
  * Until it is through, records that do not change show as they did.
  */
 export async function adopt(writer: IndexWriter, making: Making, signal: AbortSignal): Promise<void> {
@@ -34,8 +34,8 @@ async function adoptPage(
 ): Promise<string | undefined> {
   const addresses = await batch.accounts.recordAddresses(after)
   const wanted = addresses.filter(({ collection }) => views.collections.has(collection))
-  const rows = new IndexRows()
   for await (const page of batch.accounts.recordsAt(wanted.map(({ uri }) => uri))) {
+    const rows = new IndexRows()
     const records = page.map(readStored)
     await rows.accounts.load(
       batch,
@@ -47,6 +47,7 @@ async function adoptPage(
       if (batch.isTurnOver()) await batch.turn()
     }
     await rows.flush(batch)
+    await batch.split()
   }
   return addresses.at(-1)?.uri
 }

@@ -117,10 +117,12 @@ test('an activity in many collections changes over many turns, for readers at on
   assert.ok(turns > count, `${turns}`)
 })
 
-test('a changed setting is taken up over many turns', async (t) => {
+test('a changed setting is taken up over many turns, in many transactions', async (t) => {
   const { world, readers } = await crowded(t)
-  const { turns } = await readers.during(() => world.reopen({ updateContentTypes: ['update'] }))
+  const { turns, states } = await readers.during(() => world.reopen({ updateContentTypes: ['update'] }))
   assert.ok(turns > count, `${turns}`)
+  // Others write in between.
+  assert.ok(states.length > 3, `${states.length}`)
   assert.equal(await updates(world), 0)
   await world.reopen({ updateContentTypes: ['report'] })
   assert.equal(await updates(world), count)
