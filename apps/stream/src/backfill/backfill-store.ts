@@ -130,9 +130,12 @@ export class BackfillStore {
         `SELECT count(*) FROM backfill_repos WHERE job_id = ? AND state IN ('pending', 'waiting')`,
       )
       .pluck()
-    this.#due = database.prepare<[number, number, number], JobRepo>(
-      `SELECT ${repoColumns} FROM backfill_repos
-       WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms <= ? ORDER BY next_at_ms, did LIMIT ?`,
+    // Without the name of the index all repositories of a job are looked at.
+    const toRead = `SELECT ${repoColumns} FROM backfill_repos INDEXED BY backfill_repos_due
+       WHERE job_id = @id AND state IN ('pending', 'waiting')`
+    this.#due = database.prepare<[{ id: number; nowMs: number; lateMs: number; limit: number }], JobRepo>(
+      `${toRead} AND next_at_ms <= @nowMs UNION ALL ${toRead} AND next_at_ms > @lateMs
+       ORDER BY nextAtMs, did LIMIT @limit`,
     )
     this.#count = database
       .prepare<[number, RepoStatus, number], number>(
@@ -247,24 +250,17 @@ export class BackfillStore {
     this.#forgetUnavailable.run(did)
   }
 
-  /** Repositories whose time has come, the longest overdue first. */
-  due(id: number, nowMs: number, limit: number): JobRepo[] {
-    return this.#due.all(id, nowMs, limit)
+  /**
+   * Repositories whose time has come, the longest overdue first.
+   * @param lateMs later than any of them may have to wait: a time after it was noted before the clock was set back.
+   */
+  due(id: number, times: { nowMs: number; lateMs: number }, limit: number): JobRepo[] {
+    return this.#due.all({ id, ...times, limit })
   }
 
   /** Repositories that are still to be read: few, whatever a host lists that cannot be had. */
   pending(id: number): number {
     return this.#pending.get(id) ?? 0
-  }
-
-  /** Repositories that are to be read after `afterMs` are to be read now. */
-  hurry(id: number, afterMs: number, nowMs: number): void {
-    this.#database
-      .prepare(
-        `UPDATE backfill_repos SET next_at_ms = ?
-         WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms > ?`,
-      )
-      .run(nowMs, id, afterMs)
   }
 
   /** Counts repositories by their state, each up to `countedMax`. */

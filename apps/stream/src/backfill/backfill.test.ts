@@ -164,6 +164,7 @@ test('neither a look for work nor a page of coverage reads every job that there 
   const { clock, store, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)
   const reading = t.mock.method(store, 'jobs').mock
+  clock.ms -= 30 * dayMs
   const looks = clock.waits + 3
   await eventually(() => clock.waits >= looks)
   assert.equal(covered()?.hostname, host)

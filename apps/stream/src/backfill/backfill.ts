@@ -83,8 +83,6 @@ const pendingMax = 1000
 const attemptsMax = { refused: 5, older: 12 }
 /** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
 const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax }
-/** A clock that is set back by less does no harm. */
-const setBackMsMin = 60_000
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 interface Retry {
@@ -119,8 +117,6 @@ export class Backfill {
   readonly #listRetries = new Map<number, Retry & { error: string }>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
-  /** What the clock said at the last look. */
-  #lookedAtMs = Infinity
   #running: Promise<void> | undefined
 
   /** @param stop aborted by `close`. Whatever is under way ends with it. */
@@ -210,7 +206,6 @@ export class Backfill {
     const { store } = this.#options
     while (!signal.aborted) {
       try {
-        this.#mindClock()
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
         for (let jobs = store.activeJobs(0); jobs.length > 0; jobs = store.activeJobs(jobs.at(-1)?.id ?? 0)) {
           for (const job of jobs) this.#advance(job)
@@ -229,16 +224,6 @@ export class Backfill {
   async #sweep(): Promise<void> {
     const { database, store } = this.#options
     if (store.hasLeftovers) await this.#commit(database, () => store.sweep())
-  }
-
-  /** What is to be read later than anybody waits was noted before the clock was set back. */
-  #mindClock(): void {
-    const { store, settleMs } = this.#options
-    const nowMs = this.#clock.nowMs()
-    const isSetBack = nowMs < this.#lookedAtMs - setBackMsMin
-    this.#lookedAtMs = nowMs
-    if (!isSetBack) return
-    for (const { id } of store.jobs()) store.hurry(id, nowMs + Math.max(waitMsMax, settleMs), nowMs)
   }
 
   /** What was asked for. A defect of ours in reading an answer costs that answer. */
@@ -352,10 +337,13 @@ export class Backfill {
   }
 
   #takeDue(job: Job): void {
+    const { store, settleMs } = this.#options
     const { id, host } = job
     let room = this.#roomFor(host)
     if (room <= 0) return
-    for (const repo of this.#options.store.due(id, this.#clock.nowMs(), 2 * reposMax + this.#unsaved.size)) {
+    const nowMs = this.#clock.nowMs()
+    const times = { nowMs, lateMs: nowMs + Math.max(waitMsMax, settleMs) }
+    for (const repo of store.due(id, times, 2 * reposMax + this.#unsaved.size)) {
       if (this.#underWay.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
       void this.#guarded(() => this.#takeRepo(job, repo))
       if (--room === 0) return
