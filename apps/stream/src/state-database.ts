@@ -136,6 +136,8 @@ const migrations = [
    CREATE INDEX rereads_by_age ON rereads (since_ms);`,
   `CREATE TABLE removed_collections (collection TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;`,
   `ALTER TABLE api_keys ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0`,
+  // Of a job that is retried, what comes after this DID is still to be tried again. NULL: nothing.
+  `ALTER TABLE backfill_jobs ADD COLUMN retry_after TEXT`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

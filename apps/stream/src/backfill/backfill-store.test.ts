@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openStateDatabase } from '../state-database.ts'
-import { BackfillStore, type JobRepo } from './backfill-store.ts'
+import { BackfillStore, type JobRepo, pendingMax } from './backfill-store.ts'
 
 const repo: JobRepo = { did: '', state: 'unavailable', rev: '', attempts: 0, nextAtMs: 0, detail: '' }
 
@@ -36,6 +36,53 @@ test('repositories of a job that is over go piece by piece, also after a stop, a
   while (again.hasLeftovers) again.sweep()
   assert.deepEqual(left(), [[3, 2500]])
   assert.equal(again.counts(3).unavailable, 2500)
+})
+
+test('what is retried is pending piece by piece, also after a stop, and only once', (t) => {
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const store = new BackfillStore(database)
+  const [id = 0] = store.begin({ host: 'pds.example.com', cause: 'operator', revision: 1, collection: '' }, 0)
+  database.transaction(() => {
+    for (let i = 0; i < 1200; i++)
+      store.putRepo(id, {
+        ...repo,
+        did: `did:plc:${i}`,
+        state: i % 2 === 0 ? 'failed' : 'unavailable',
+        attempts: 5,
+      })
+  })()
+  store.setState(id, 'done', 0)
+  store.retry(id, 7)
+  store.setState(id, 'paused', 7)
+  store.retrySome(id, 7)
+  assert.equal(store.pending(id), 0)
+  store.setState(id, 'active', 7)
+  const pieces: number[] = []
+  const tried = new Set<string>()
+  for (let next = store; next.activeJobs(0)[0]?.isRetried; next = new BackfillStore(database)) {
+    next.retrySome(id, 7)
+    const due = next.due(id, { nowMs: 7, lateMs: 8 }, 2000)
+    pieces.push(due.length)
+    for (const { did, attempts } of due) {
+      assert.equal(attempts, 0)
+      tried.add(did)
+      next.putRepo(id, { ...repo, did })
+    }
+  }
+  assert.deepEqual(pieces, [500, 500, 200])
+  assert.equal(tried.size, 1200)
+})
+
+test('repositories that are still to be read are counted up to a bound', (t) => {
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const store = new BackfillStore(database)
+  database.transaction(() => {
+    for (let i = 0; i < pendingMax + 5; i++)
+      store.putRepo(1, { ...repo, did: `did:plc:${i}`, state: 'pending' })
+  })()
+  assert.equal(store.pending(1), pendingMax)
 })
 
 test('jobs of all hosts begin: again from the start where one is open, anew where there is none', (t) => {

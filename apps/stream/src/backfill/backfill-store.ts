@@ -57,8 +57,20 @@ export interface RepoCounts {
 /** Repositories of one state that are counted. A PDS may list millions that nobody has, and counting these takes half a second. */
 export const countedMax = 20_000
 
+/** Repositories of a job that wait, above which no more are added. More than these are not counted. */
+export const pendingMax = 1000
+
+/** Repositories of a job that a retry looks at in one transaction: some ten milliseconds of work. */
+const retriedAtOnce = 500
+
 /** Repositories of jobs that are over that are deleted in one transaction: some ten milliseconds of work. */
 const sweptAtOnce = 2000
+
+/** A job that is active. */
+export interface ActiveJob extends Job {
+  /** A retry has not come to the last of its repositories yet. */
+  isRetried: boolean
+}
 
 interface JobRow extends Omit<Job, 'isListed'> {
   isListed: number
@@ -89,6 +101,8 @@ export class BackfillStore {
   readonly #count
   readonly #putRepo
   readonly #deleteRepo
+  readonly #retryAfter
+  readonly #setRetryAfter
   readonly #unavailable
   readonly #forgetUnavailable
   readonly #deleteSome
@@ -98,8 +112,9 @@ export class BackfillStore {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#jobs = database.prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
-    this.#activeJobs = database.prepare<[number], JobRow>(
-      `SELECT ${jobColumns} FROM backfill_jobs WHERE state = 'active' AND id > ? ORDER BY id LIMIT ${jobsPerTurn}`,
+    this.#activeJobs = database.prepare<[number], JobRow & { isRetried: number }>(
+      `SELECT ${jobColumns}, retry_after IS NOT NULL AS isRetried FROM backfill_jobs
+       WHERE state = 'active' AND id > ? ORDER BY id LIMIT ${jobsPerTurn}`,
     )
     this.#jobsOf = database.prepare<[string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? ORDER BY id`,
@@ -127,7 +142,8 @@ export class BackfillStore {
       .pluck()
     this.#pending = database
       .prepare<[number], number>(
-        `SELECT count(*) FROM backfill_repos WHERE job_id = ? AND state IN ('pending', 'waiting')`,
+        `SELECT count(*) FROM
+           (SELECT 1 FROM backfill_repos WHERE job_id = ? AND state IN ('pending', 'waiting') LIMIT ${pendingMax})`,
       )
       .pluck()
     // Without the name of the index all repositories of a job are looked at.
@@ -144,6 +160,12 @@ export class BackfillStore {
       .pluck()
     this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
     this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
+    this.#retryAfter = database
+      .prepare<[number], string | null>(
+        "SELECT retry_after FROM backfill_jobs WHERE id = ? AND state = 'active'",
+      )
+      .pluck()
+    this.#setRetryAfter = database.prepare('UPDATE backfill_jobs SET retry_after = ? WHERE id = ?')
     this.#deleteSome = database.prepare(
       `DELETE FROM backfill_repos
        WHERE job_id = ? AND did IN (SELECT did FROM backfill_repos WHERE job_id = ? LIMIT ?)`,
@@ -202,8 +224,8 @@ export class BackfillStore {
   }
 
   /** By id, those after this one, as many as are looked at in one turn of the event loop. */
-  activeJobs(afterId: number): Job[] {
-    return this.#activeJobs.all(afterId).map(jobOf)
+  activeJobs(afterId: number): ActiveJob[] {
+    return this.#activeJobs.all(afterId).map((row) => ({ ...jobOf(row), isRetried: row.isRetried === 1 }))
   }
 
   /** By id. */
@@ -258,7 +280,7 @@ export class BackfillStore {
     return this.#due.all({ id, ...times, limit })
   }
 
-  /** Repositories that are still to be read: few, whatever a host lists that cannot be had. */
+  /** Counts repositories that are still to be read, up to `pendingMax`. */
   pending(id: number): number {
     return this.#pending.get(id) ?? 0
   }
@@ -279,15 +301,21 @@ export class BackfillStore {
       .all(id, after, limit)
   }
 
-  /** Everything that failed or was unavailable is tried again. */
+  /** Everything that failed or was unavailable is tried again, some at a time by `retrySome`. */
   retry(id: number, nowMs: number): void {
-    this.#database
-      .prepare(
-        `UPDATE backfill_repos SET state = 'pending', attempts = 0, next_at_ms = ?
-         WHERE job_id = ? AND state IN ('failed', 'unavailable')`,
-      )
-      .run(nowMs, id)
+    this.#setRetryAfter.run('', id)
     this.setState(id, 'active', nowMs)
+  }
+
+  /** Goes on with a retry of an active job. All of it at once would take ten seconds where millions are unavailable. */
+  retrySome(id: number, nowMs: number): void {
+    const after = this.#retryAfter.get(id)
+    if (typeof after !== 'string') return
+    const page = this.repos(id, after, retriedAtOnce)
+    for (const repo of page)
+      if (repo.state === 'failed' || repo.state === 'unavailable')
+        this.putRepo(id, { ...repo, state: 'pending', attempts: 0, nextAtMs: nowMs })
+    this.#setRetryAfter.run(page.length < retriedAtOnce ? null : page.at(-1)?.did, id)
   }
 
   /** Whether repositories are left of jobs that are cancelled or gone. */

@@ -171,6 +171,28 @@ test('neither a look for work nor a page of coverage reads every job that there 
   assert.equal(reading.callCount(), 0)
 })
 
+test('a job that is retried has some repositories pending at a time, and is done after the last of them', async (t) => {
+  const { clock, database, store } = backfillOf(t)
+  await eventually(() => store.job(1)?.isListed === true)
+  const repo = { rev: '', attempts: 0, nextAtMs: 0, detail: '', state: 'unavailable' } as const
+  database.transaction(() => {
+    for (let i = 0; i < 3000; i++) store.putRepo(1, { ...repo, did: `did:plc:${i}` })
+  })()
+  store.retry(1, clock.ms)
+  const tried = new Set<string>()
+  let most = 0
+  await eventually(() => {
+    const pending = store.due(1, { nowMs: clock.ms, lateMs: Infinity }, 5000)
+    most = Math.max(most, pending.length)
+    for (const each of pending) tried.add(each.did)
+    database.transaction(() => pending.forEach((each) => store.deleteRepo(1, each.did)))()
+    return store.job(1)?.state === 'done'
+  })
+  tried.delete(did)
+  assert.equal(tried.size, 3000)
+  assert.ok(most <= 1500, `${most} were pending`)
+})
+
 test('a look for work at the jobs of many PDSs takes many turns of the event loop', async (t) => {
   const { clock, database, store } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)

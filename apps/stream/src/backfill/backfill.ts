@@ -17,7 +17,14 @@ import type { Logger } from '@tributary/telemetry'
 import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
-import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
+import {
+  type ActiveJob,
+  type BackfillStore,
+  type Job,
+  type JobCause,
+  type JobRepo,
+  pendingMax,
+} from './backfill-store.ts'
 import { HostList, type HostListing } from './host-list.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
@@ -74,8 +81,6 @@ const reposMax = 8
 const reposPerHostMax = 2
 const slowReposMax = 16
 const slowMs = 5000
-/** Repositories of a job that wait, above which its host is not asked for more. */
-const pendingMax = 1000
 /**
  * Attempts at a repository whose host gives nothing that can be used, and at one that stays older than what is known of it,
  * which takes some twenty minutes: nobody may have what its host has lost.
@@ -209,6 +214,7 @@ export class Backfill {
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
         for (let jobs = store.activeJobs(0); jobs.length > 0; jobs = store.activeJobs(jobs.at(-1)?.id ?? 0)) {
           for (const job of jobs) this.#advance(job)
+          await this.#retrySome(jobs)
           await nextTurn()
         }
         this.#takeMarked()
@@ -219,6 +225,14 @@ export class Backfill {
       }
       await wait(this.#clock, tickMs, signal)
     }
+  }
+
+  /** Goes on with retries where few repositories are pending. */
+  async #retrySome(jobs: readonly ActiveJob[]): Promise<void> {
+    const { database, store } = this.#options
+    for (const { id, isRetried } of jobs)
+      if (isRetried && store.pending(id) < pendingMax)
+        await this.#commit(database, () => store.retrySome(id, this.#clock.nowMs()))
   }
 
   async #sweep(): Promise<void> {
@@ -261,7 +275,7 @@ export class Backfill {
     }
   }
 
-  #advance(job: Job): void {
+  #advance(job: ActiveJob): void {
     const { store, requests } = this.#options
     const target = normalizeHost(job.host, this.#options)
     const pending = store.pending(job.id)
@@ -272,7 +286,7 @@ export class Backfill {
         void this.#guarded(() => this.#list(job, target.url))
       if (pending > 0) this.#takeDue(job)
     }
-    const isDone = job.isListed && pending === 0 && !this.#listing.has(job.id)
+    const isDone = job.isListed && !job.isRetried && pending === 0 && !this.#listing.has(job.id)
     if (isDone && !this.#ending.has(job.id)) void this.#guarded(() => this.#end(job))
   }
 
