@@ -35,7 +35,10 @@ export class Rereads {
     )
     this.#put = database.prepare('INSERT OR REPLACE INTO rereads VALUES (?, ?, ?)')
     this.#drop = database.prepare('DELETE FROM rereads WHERE did = ?')
-    this.#dropOld = database.prepare('DELETE FROM rereads WHERE since_ms <= ?')
+    // One more than is added. All that a busy day left would hold the event loop.
+    this.#dropOld = database.prepare(
+      `DELETE FROM rereads WHERE did IN (SELECT did FROM rereads WHERE since_ms <= ? ORDER BY since_ms LIMIT 2)`,
+    )
   }
 
   /** Milliseconds until the repository may be read once more; 0 when it may be now. Counts nothing. */
