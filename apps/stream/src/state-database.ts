@@ -138,6 +138,18 @@ const migrations = [
   `ALTER TABLE api_keys ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0`,
   // Of a job that is retried, what comes after this DID is still to be tried again. NULL: nothing.
   `ALTER TABLE backfill_jobs ADD COLUMN retry_after TEXT`,
+  // The notes of an account without a DID are of one that was forgotten, and are deleted by and by.
+  `ALTER TABLE archived_records RENAME TO records_by_did;
+   CREATE TABLE noted_accounts (id INTEGER PRIMARY KEY, did TEXT UNIQUE, notes INTEGER NOT NULL) STRICT;
+   INSERT INTO noted_accounts (did, notes) SELECT did, count(*) FROM records_by_did GROUP BY did;
+   CREATE TABLE archived_records (
+     account INTEGER NOT NULL,
+     path TEXT NOT NULL,
+     cid BLOB NOT NULL,
+     PRIMARY KEY (account, path)
+   ) STRICT, WITHOUT ROWID;
+   INSERT INTO archived_records SELECT id, path, cid FROM records_by_did JOIN noted_accounts USING (did);
+   DROP TABLE records_by_did;`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

@@ -15,7 +15,9 @@ import type {
   VerifiedSync,
 } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
+import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { openStateDatabase } from '../state-database.ts'
+import { broughtLive, notesMax } from './archived-records.ts'
 import { EventFold } from './event-fold.ts'
 import { markerPath } from './repo-refill.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
@@ -25,7 +27,7 @@ const did = 'did:plc:a' as Did // only a name here
 const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
 const tree = (name: string): Digest => name as Digest // only a name here
 
-function foldOf(t: TestContext) {
+function foldOf(t: TestContext, policy: Partial<WatchPolicy> = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'event-fold-'))
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   t.after(() => {
@@ -47,6 +49,7 @@ function foldOf(t: TestContext) {
       newestAddition: 1,
       isAddedAfter: () => false,
       isAnyAddedAgain: () => false,
+      ...policy,
     },
     needsPrevData: true,
     append: ({ draft }) => {
@@ -220,6 +223,18 @@ test('a commit or sync that comes again, or comes late, gives no row', (t) => {
   assert.equal(sync(5, 'x'), undefined)
   assert.deepEqual([sync(5, 'x'), sync(4, 'w')], ['repeat', 'stale-rev'])
   assert.deepEqual(rows, [3, 6])
+})
+
+test('records of an added collection are noted up to a bound, from which on their repository is marked instead', (t) => {
+  const { commit, isMarked, states } = foldOf(t, { newestAddition: 2, isAddedAfter: () => true })
+  commit(1, 'a')
+  commit(2, 'b', { n: 1, data: 'a' })
+  assert.deepEqual([...states.archived.of(did).keys()], ['a.b.c/k1', 'a.b.c/k2'])
+  for (let n = 2; n < notesMax; n++) states.archived.note(did, `a.b.c/${n}`, broughtLive)
+  assert.equal(isMarked(), false)
+  commit(3, 'c', { n: 2, data: 'b' })
+  commit(4, 'd', { n: 3, data: 'c' })
+  assert.deepEqual([isMarked(), states.archived.of(did).size], [true, notesMax])
 })
 
 test('a commit that does not continue the tree that is stored marks the repository, which stays marked', (t) => {

@@ -95,10 +95,11 @@ export class EventFold {
     // The first commit of all begins with nothing, so everything of the repository comes with it or after it.
     const isFirst = !isKnown && !leftOut && since === null && prevData === undefined
     const completeRevision = isFirst ? watched.revision : state.completeRevision
-    const needsRefetch = state.needsRefetch || !isWhole
+    const isNoted = !leftOut && completeRevision > 0 && completeRevision < watched.newestAddition
+    // A repository that is marked is written again after a marker, so nothing has to be noted of it.
+    const needsRefetch = state.needsRefetch || !isWhole || (isNoted && states.archived.isFull(did))
     states.set(did, { ...state, rev, data, needsRefetch, completeRevision, written })
-    if (!leftOut && completeRevision > 0 && completeRevision < watched.newestAddition)
-      this.#noteBroughtLive(commit, completeRevision)
+    if (isNoted && !needsRefetch) this.#noteBroughtLive(commit, completeRevision)
     return leftOut
   }
 
