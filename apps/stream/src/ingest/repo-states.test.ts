@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import type { Identity } from '@tributary/identity'
 import type { Did, Handle } from '@tributary/protocol'
-import { openStateDatabase } from '../state-database.ts'
-import { RepoStates, unknownRepo } from './repo-states.ts'
+import { openStateDatabase, type StateDatabase } from '../state-database.ts'
+import { markedMax, RepoStates, unknownRepo } from './repo-states.ts'
 
 function newDatabase(t: TestContext) {
   const directory = mkdtempSync(join(tmpdir(), 'repo-states-'))
@@ -20,6 +20,17 @@ function newDatabase(t: TestContext) {
 }
 
 const did = 'did:plc:a'
+/** Puts states of repositories into the database, from `did:plc:1` on. */
+function fill(database: StateDatabase, count: number, needsRefetch: 0 | 1): void {
+  database
+    .prepare(
+      `INSERT INTO repos (did, rev, sync_rev, identity_seen, account_seen, needs_refetch)
+       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+       SELECT 'did:plc:' || n, 'one', '', '', '', ? FROM numbers`,
+    )
+    .run(count, needsRefetch)
+}
+
 const positionAt = (cursor: number) => ({ relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor })
 
 test('states and position are saved when the rows behind them are durable, and not before', async (t) => {
@@ -120,4 +131,10 @@ test('a marked repository of a hidden account is not among those that are to be 
   assert.equal(states.markedCount(), 1)
   // The relay is asked now and then whether its account is active again.
   assert.deepEqual(states.marked('', 10), [did, 'did:plc:b'])
+})
+
+test('marked repositories are counted up to a bound, because anybody may ask for the count', (t) => {
+  const { database } = newDatabase(t)
+  fill(database, markedMax + 5, 1)
+  assert.equal(new RepoStates(database).markedCount(), markedMax)
 })
