@@ -138,3 +138,15 @@ test('marked repositories are counted up to a bound, because anybody may ask for
   fill(database, markedMax + 5, 1)
   assert.equal(new RepoStates(database).markedCount(), markedMax)
 })
+
+test('a state that is used stays in memory, and one that is not leaves it', (t) => {
+  const { database } = newDatabase(t)
+  fill(database, 60_000, 0)
+  const states = new RepoStates(database)
+  const [used, unused] = [states.get('did:plc:1'), states.get('did:plc:2')]
+  for (let n = 3; n <= 60_000; n++) {
+    states.get(`did:plc:${n}`)
+    assert.equal(states.get('did:plc:1'), used)
+  }
+  assert.notEqual(states.get('did:plc:2'), unused)
+})

@@ -1,4 +1,4 @@
-import { StoredIdentities } from '@tributary/identity'
+import { RecentMap, StoredIdentities } from '@tributary/identity'
 import type { Digest } from '@tributary/repo-verify'
 import type { Covered } from '../archive/archive.ts'
 import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
@@ -119,7 +119,7 @@ export class RepoStates {
   readonly #markedCount
   /** Further changes for the next save, and what is done once it is through. */
   #alongside: { change: () => void; onSaved: () => void }[] = []
-  readonly #clean = new Map<string, Readonly<RepoState>>()
+  readonly #clean = new RecentMap<string, Readonly<RepoState>>(cachedMax)
   #dirty = new Map<string, Readonly<RepoState>>()
   /** The changes that a save is writing. */
   #saving = new Map<string, Readonly<RepoState>>()
@@ -274,7 +274,7 @@ export class RepoStates {
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, covered.appliedSeq, covered.blockSeq)
     })
-    for (const [did, state] of this.#saving) this.#keep(did, state)
+    for (const [did, state] of this.#saving) this.#clean.set(did, state)
     this.#saving = new Map()
     this.archived.written()
     this.#position = position
@@ -298,17 +298,7 @@ export class RepoStates {
       backfillRev: columns.backfill_rev,
       written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }
-    this.#keep(did, state)
-    return state
-  }
-
-  #keep(did: string, state: Readonly<RepoState>): void {
-    this.#clean.delete(did)
     this.#clean.set(did, state)
-    if (this.#clean.size <= cachedMax) return
-    for (const oldest of this.#clean.keys()) {
-      this.#clean.delete(oldest)
-      return
-    }
+    return state
   }
 }
