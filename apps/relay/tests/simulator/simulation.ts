@@ -142,8 +142,9 @@ class Run implements Simulation {
 
   /** All is as it should be from now on, and after a while it must show. */
   async #settle(): Promise<void> {
-    const { conditions, time } = this.#world
+    const { conditions, time, storage } = this.#world
     conditions.settle()
+    storage.failNext(Infinity)
     time.aheadMs = 0
     this.#world.directory.hanging.clear()
     for (const consumer of this.#consumers) consumer.setPace('fast')
