@@ -110,6 +110,8 @@ export class RelayProcess {
   readonly decidedAtMs = new Map<string, number>()
   /** Why it ended by itself. */
   #fault: unknown
+  /** Rejects when the process ends by itself: what it does then may never come to an end. */
+  readonly #failed = Promise.withResolvers<never>()
   #isOver = false
   #isListening = true
   #parts: Parts | undefined
@@ -118,6 +120,7 @@ export class RelayProcess {
     this.world = world
     this.#witness = witness
     this.clock = new ProcessClock(world.time, (error) => this.fail(error))
+    this.#failed.promise.catch(() => undefined)
   }
 
   /** @returns a process that may have ended already, because its disk failed. */
@@ -154,6 +157,7 @@ export class RelayProcess {
   fail(error: unknown): void {
     if (this.#isOver) return
     this.#fault ??= error
+    this.#failed.reject(error)
     // It ends at once: what went on could store a state that the log has not.
     this.clock.end()
     if (!isStorageFault(error) && !isOfDisk(error))
@@ -195,7 +199,7 @@ export class RelayProcess {
       await log.close()
     }
     try {
-      await this.world.time.until(ending(), stopMsMax)
+      await this.world.time.until(Promise.race([ending(), this.#failed.promise]), stopMsMax)
       this.#isOver = true
       this.clock.end()
       return true
