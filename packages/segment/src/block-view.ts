@@ -1,4 +1,4 @@
-import { type BlockLayout, blockLayout, emptyBodyBytes } from './block-layout.ts'
+import { type BlockLayout, blockLayout, columnWidths, emptyBodyBytes } from './block-layout.ts'
 import { SegmentError } from './errors.ts'
 import { readI64, readU64, viewOf } from './integers.ts'
 import { segmentLimits } from './limits.ts'
@@ -53,31 +53,20 @@ export class BlockView {
     this.#checkNumbers()
 
     let at = layout.blobs
-    const textColumn = (name: string, ends: Uint32Array): TextColumn => {
+    const textColumn = (name: 'collection' | 'did' | 'rkey' | 'rev'): TextColumn => {
       const start = at
+      const ends = this.#ends(`${name}Lengths`)
       at += ends.at(-1) ?? 0
       if (at > body.length) throw new SegmentError('bad-block', `block body ends inside its ${name} column`)
       this.#blobs.push({ start, ends })
       return decodeTextColumn(name, body.subarray(start, at), ends)
     }
-    this.#collections = textColumn(
-      'collection',
-      this.#ends((i) => view.getUint8(layout.collectionLengths + i)),
-    )
-    this.#dids = textColumn(
-      'did',
-      this.#ends((i) => view.getUint16(layout.didLengths + 2 * i, true)),
-    )
-    this.#rkeys = textColumn(
-      'rkey',
-      this.#ends((i) => view.getUint8(layout.rkeyLengths + i)),
-    )
-    this.#revs = textColumn(
-      'rev',
-      this.#ends((i) => view.getUint8(layout.revLengths + i)),
-    )
+    this.#collections = textColumn('collection')
+    this.#dids = textColumn('did')
+    this.#rkeys = textColumn('rkey')
+    this.#revs = textColumn('rev')
     this.#payloadsAt = at
-    this.#payloadEnds = this.#ends((i) => view.getUint32(layout.payloadLengths + 4 * i, true))
+    this.#payloadEnds = this.#ends('payloadLengths')
     this.#blobs.push({ start: at, ends: this.#payloadEnds })
     if (at + (this.#payloadEnds.at(-1) ?? 0) !== body.length) {
       throw new SegmentError('bad-block', 'payload lengths do not add up to the end of the block body')
@@ -202,11 +191,16 @@ export class BlockView {
   }
 
   /** Running sums of a length column; fails before a sum could leave the body. */
-  #ends(lengthAt: (i: number) => number): Uint32Array {
+  #ends(column: Extract<keyof BlockLayout, `${string}Lengths`>): Uint32Array {
     const ends = new Uint32Array(this.count)
+    const view = this.#view
+    const start = this.#layout[column]
+    const width = columnWidths[column]
     let sum = 0
     for (let i = 0; i < this.count; i++) {
-      sum += lengthAt(i)
+      const at = start + width * i
+      sum +=
+        width === 1 ? view.getUint8(at) : width === 2 ? view.getUint16(at, true) : view.getUint32(at, true)
       if (sum > this.bodyBytes) throw new SegmentError('bad-block', 'column lengths exceed the block body')
       ends[i] = sum
     }
