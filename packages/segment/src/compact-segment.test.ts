@@ -4,10 +4,11 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { decodeWithSecondDecoder } from '@tributary/testkit/second-jss-decoder'
 import fc from 'fast-check'
-import { anyRows, makeRows, witnessedAtMs } from '../tests/rows.ts'
+import { anyRows, makeRow, makeRows, witnessedAtMs } from '../tests/rows.ts'
 import { scratchDirectory } from '../tests/scratch.ts'
 import { auditSegment } from './audit-segment.ts'
 import type { Compactor } from './compact-segment.ts'
+import { hashDid } from './did-filter.ts'
 import { planSnapshot } from './plan-snapshot.ts'
 import { verifySegments } from './repair-segments.ts'
 import { isMaterialisingKind } from './row.ts'
@@ -34,6 +35,10 @@ test('blocks that lose no row keep their frames, those that lose all stay empty,
     0,
     dropping((seq) => seq > 20 || seq === 5),
   )
+  // Whoever began to read the old file gets all of it.
+  let bytes = firstChunk?.length ?? 0
+  for await (const chunk of reading) bytes += chunk.length
+  assert.equal(bytes, before.fileBytes)
   assert.equal(outcome.rowsDropped, 11)
   const after = directory.findSealed(0)
   assert.ok(after)
@@ -57,10 +62,10 @@ test('blocks that lose no row keep their frames, those that lose all stay empty,
   )
   assert.equal(after.blocks[2]?.uncompressedSize, 4)
   assert.deepEqual(await auditSegment(after), [])
-  // Whoever began to read the old file gets all of it.
-  let bytes = firstChunk?.length ?? 0
-  for await (const chunk of reading) bytes += chunk.length
-  assert.equal(bytes, before.fileBytes)
+  // The filters are those of the rows that are left.
+  const filters = await after.readBlockDidFilters()
+  const ofDropped = hashDid(makeRow(5).did)
+  assert.deepEqual([filters.at(0).has(ofDropped), filters.at(1).has(ofDropped)], [false, true])
   assert.equal((await before.readBlock(2)).count, 10)
   // What is appended next goes on after the rows that are gone.
   assert.equal(directory.lastSeq, 30)

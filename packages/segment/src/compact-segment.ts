@@ -1,5 +1,7 @@
-import { type BlockView, decodeBlock } from './block-view.ts'
+import type { BlockView } from './block-view.ts'
+import { freeBytes } from './free-bytes.ts'
 import { packFrame } from './node-zstd.ts'
+import { unpackBlock } from './read-block.ts'
 import type { Piece } from './rewrite-segment.ts'
 import { isMaterialisingKind } from './row.ts'
 import type { SealedSegment } from './sealed-segment.ts'
@@ -18,14 +20,17 @@ export async function wouldDrop(segment: SealedSegment, compactor: Compactor): P
   for (const [i, { compressedSize }] of segment.blocks.entries()) {
     if (!(await compactor.mayHold(segment, i))) continue
     await compactor.pace?.(compressedSize)
-    if (keptRows(await segment.readBlock(i), compactor)) return true
+    const block = await segment.readBlock(i)
+    const isKept = keptRows(block, compactor) === undefined
+    freeBytes(block.body)
+    if (!isKept) return true
   }
   return false
 }
 
 /**
  * The blocks of a segment without the rows that go. Blocks that lose none keep their frames byte for byte; those that lose
- * all stay as empty ones, so that the others keep their places.
+ * all stay as empty ones, so that the others keep their places. Each is freed when the next one is asked for.
  * @param onDropped called with how many rows a block has lost.
  * @throws SegmentError for a damaged block.
  */
@@ -35,18 +40,22 @@ export async function* compactedPieces(
   onDropped: (rows: number) => void,
 ): AsyncGenerator<Piece> {
   for (const [i, entry] of segment.blocks.entries()) {
-    const { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt } = entry
-    const envelope = { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt }
     await compactor.pace?.(entry.compressedSize)
-    const block = await segment.readBlock(i)
-    const kept = keptRows(block, compactor)
-    if (!kept) {
-      yield { frame: await segment.readFrame(i), block, envelope }
-      continue
+    const frame = await segment.readFrame(i)
+    const block = await unpackBlock(frame, entry)
+    const rows = keptRows(block, compactor)
+    if (!rows) yield { frame, block, entry }
+    else {
+      onDropped(block.count - rows.length)
+      const body = block.bodyWith(rows)
+      const counts = { eventCount: rows.length, uncompressedSize: body.length }
+      const packed = await packFrame(body)
+      freeBytes(body)
+      yield { frame: packed, block, rows, entry: { ...entry, ...counts } }
+      freeBytes(packed)
     }
-    onDropped(block.count - kept.length)
-    const body = block.bodyWith(kept)
-    yield { frame: await packFrame(body), block: decodeBlock(body), envelope }
+    freeBytes(frame)
+    freeBytes(block.body)
   }
 }
 

@@ -1,5 +1,6 @@
 export { ActiveSegment } from './active-segment.ts'
 export type { Compactor } from './compact-segment.ts'
+export { freeBytes } from './free-bytes.ts'
 export {
   type LostRows,
   repairSegment,

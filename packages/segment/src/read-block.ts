@@ -1,5 +1,6 @@
 import { type BlockEntry, framePrefixBytes } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
+import { freeBytes } from './free-bytes.ts'
 import { unpackFrameAsync } from './node-zstd.ts'
 import type { SegmentFile } from './segment-file.ts'
 import { decodeEntry, frameOf } from './stored-block.ts'
@@ -12,5 +13,12 @@ export async function readFrame(file: SegmentFile, entry: BlockEntry): Promise<U
 
 export async function readBlock(file: SegmentFile, entry: BlockEntry): Promise<BlockView> {
   const frame = await readFrame(file, entry)
+  const block = await unpackBlock(frame, entry)
+  freeBytes(frame)
+  return block
+}
+
+/** The block in a stored frame. Throws SegmentError `bad-frame` or `bad-block`. */
+export async function unpackBlock(frame: Uint8Array, entry: BlockEntry): Promise<BlockView> {
   return decodeEntry(await unpackFrameAsync(frame, entry.uncompressedSize), entry)
 }

@@ -7,7 +7,7 @@
 import { link, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { auditSegment } from './audit-segment.ts'
-import { framePrefixBytes } from './block-index.ts'
+import { type BlockEntry, describeBlock, framePrefixBytes } from './block-index.ts'
 import { decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
 import { isDamage, SegmentError } from './errors.ts'
@@ -154,14 +154,11 @@ export async function repairSegment(
 }
 
 async function* indexedPieces(segment: SealedSegment, lost: LostRows[]): AsyncGenerator<Piece> {
-  const empty = encodeBlockBody([])
   const filters = await segment.readBlockDidFilters().catch(orDamaged)
   for (const [i, entry] of segment.blocks.entries()) {
-    const { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt } = entry
-    const envelope = { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt }
     const block = await segment.readBlock(i).catch(orDamaged)
     if (block) {
-      yield { frame: await segment.readFrame(i), block, envelope }
+      yield { frame: await segment.readFrame(i), block, entry }
       continue
     }
     const mayHold = (did: string): boolean => {
@@ -172,9 +169,18 @@ async function* indexedPieces(segment: SealedSegment, lost: LostRows[]): AsyncGe
         throw error
       }
     }
-    lost.push({ afterSeq: minSeq - 1, beforeSeq: maxSeq + 1, mayHold })
-    yield { frame: await packFrame(empty), block: decodeBlock(empty), envelope }
+    lost.push({ afterSeq: entry.minSeq - 1, beforeSeq: entry.maxSeq + 1, mayHold })
+    yield await emptyPiece(entry)
   }
+}
+
+/** A block without rows that keeps the envelope of one that is lost. */
+async function emptyPiece(
+  envelope: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>,
+): Promise<Piece> {
+  const empty = encodeBlockBody([])
+  const entry = { ...envelope, eventCount: 0, uncompressedSize: empty.length }
+  return { frame: await packFrame(empty), block: decodeBlock(empty), entry }
 }
 
 /** Bounds of a sealed segment: its rows may have left the log long ago, and where they ended is not known. */
@@ -194,7 +200,7 @@ async function* scannedPieces(
       if (logSeq <= lastSeq + 1) return
       lost.push({ afterSeq: lastSeq, beforeSeq: block.seqAt(0), mayHold })
     }
-    yield piece
+    yield { ...piece, entry: describeBlock(block, start, frame.length) }
     lastSeq = block.seqAt(block.count - 1)
     end = start + frame.length
   }
@@ -233,9 +239,7 @@ async function* emptyPieces({
 }: Pick<LostRows, 'afterSeq' | 'beforeSeq'>): AsyncGenerator<Piece> {
   const [minSeq, maxSeq] = [afterSeq + 1, beforeSeq - 1]
   if (minSeq > maxSeq || maxSeq === Infinity) return
-  const empty = encodeBlockBody([])
-  const envelope = { minSeq, maxSeq, minWitnessedAt: 0, maxWitnessedAt: 0 }
-  yield { frame: await packFrame(empty), block: decodeBlock(empty), envelope }
+  yield await emptyPiece({ minSeq, maxSeq, minWitnessedAt: 0, maxWitnessedAt: 0 })
 }
 
 /** Gives the file a second name, which no earlier repair has taken. */

@@ -1,6 +1,7 @@
 /** Writes a segment anew beside the file that it takes the place of, so that a stop at any point leaves one of the two. */
-import { type BlockEntry, describeBlock } from './block-index.ts'
+import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
+import { freeBytes } from './free-bytes.ts'
 import { encodeActiveHeader } from './header.ts'
 import { packFrame } from './node-zstd.ts'
 import { systemDisk, type SegmentDisk } from './segment-disk.ts'
@@ -8,11 +9,13 @@ import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
 import { storedFrame } from './stored-block.ts'
 
-/** A block for the new file, with the envelope that it had if that is not the one of its rows. */
+/** A block for the new file. */
 export interface Piece {
   readonly frame: Uint8Array
   readonly block: BlockView
-  readonly envelope?: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>
+  /** Those rows of `block` that are in the frame, ascending. Default: all. */
+  readonly rows?: readonly number[]
+  readonly entry: Omit<BlockEntry, 'offset' | 'compressedSize'>
 }
 
 /**
@@ -30,9 +33,11 @@ export async function writeBeside(
   try {
     const summary = new SegmentSummary()
     await file.write(encodeActiveHeader(), 0)
-    for await (const { frame, block, envelope } of pieces) {
-      await file.write(storedFrame(frame), summary.end)
-      summary.addBlock({ ...describeBlock(block, summary.end, frame.length), ...envelope }, block)
+    for await (const { frame, block, rows, entry } of pieces) {
+      const stored = storedFrame(frame)
+      await file.write(stored, summary.end)
+      freeBytes(stored)
+      summary.addBlock({ ...entry, offset: summary.end, compressedSize: frame.length }, block, rows)
     }
     if (isSealed) {
       const { header, footer } = await summary.seal(packFrame)

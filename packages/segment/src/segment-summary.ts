@@ -30,11 +30,16 @@ export class SegmentSummary {
     return last ? blockEnd(last) : headerBytes
   }
 
-  /** Adds the next block of the file. */
-  addBlock(entry: BlockEntry, block: BlockView): void {
+  /**
+   * Adds the next block of the file.
+   * @param rows those rows of `block` that are in the file, ascending. Default: all.
+   */
+  addBlock(entry: BlockEntry, block: BlockView, rows?: readonly number[]): void {
     const dids = new Set<DidHash>()
     const collectionIds = new Set<number>()
-    for (let i = 0; i < block.count; i++) {
+    const count = rows?.length ?? block.count
+    for (let at = 0; at < count; at++) {
+      const i = rows?.[at] ?? at
       const did = block.didAt(i)
       if (did !== '') dids.add(this.#didHash(did))
       const collection = block.collectionAt(i)

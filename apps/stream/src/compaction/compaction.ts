@@ -10,7 +10,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
 import { type DidHash, hashDid, SegmentError } from '@tributary/segment'
-import type { Compactor, SealedSegment, SegmentDirectory } from '@tributary/segment/node'
+import { freeBytes, type Compactor, type SealedSegment, type SegmentDirectory } from '@tributary/segment/node'
 import { TokenBucket } from '@tributary/rates'
 import type { Logger } from '@tributary/telemetry'
 import type { Archive } from '../archive/archive.ts'
@@ -332,8 +332,11 @@ export class Compaction {
           await this.#pace(compressedSize)
           // Read from the present file: a takedown may have replaced it, and blocks keep their places.
           const block = await orDamaged(segments.readBlock({ segmentIndex, blockIndex }))
-          // Archive verify names it. What it would supersede stays.
-          if (block) tombstones.addBlock(block)
+          // Archive verify names a damaged one. What it would supersede stays.
+          if (block) {
+            tombstones.addBlock(block)
+            freeBytes(block.body)
+          }
         }
         throughSeq = maxSeq
       }
