@@ -273,6 +273,10 @@ test('blocks and segments that compaction emptied are not named', async () => {
   const empty = named(parseSegment(readVector('derived/synthetic_empty.jss'), nodeDecompress), 1)
   const plan = await planSnapshot([compacted, empty], {})
   assert.equal(units(plan), '0:1-2', 'two of three blocks are left')
+  assert.equal(
+    await unitsFor([compacted, empty], { kinds: ['commit', 'identity', 'account', 'sync'] }),
+    '0:1-2',
+  )
   assert.deepEqual([plan.plannedThroughSeq, plan.sealedTipSeq, plan.stats.segmentsExamined], [10, 10, 1])
 })
 
