@@ -249,9 +249,8 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   const mask = hasCollection && collections.maskOf(hasCollection)
   if (turns.spend(collections.collections.length)) await turns.pause()
   if (hasCollection && !mask) return []
-  const selected = blocksWith(segment, wanted, mask)
   if (turns.spend(segment.blocks.length)) await turns.pause()
-  if (selected.length === 0 || wanted.didPlaces.length === 0) return selected
+  if (wanted.didPlaces.length === 0) return blocksWith(segment, wanted, mask)
 
   const segmentFilter = await orUnreadable(() => segment.readDidFilter())
   const dids = segmentFilter?.select(wanted.dids, wanted.didPlaces) ?? wanted.didPlaces
@@ -259,7 +258,7 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   if (dids.length === 0) return []
   const filters = await orUnreadable(() => segment.readBlockDidFilters())
   const hits: number[] = []
-  for (const index of selected) {
+  for (const index of blocksWith(segment, wanted, mask)) {
     if (filters?.mayHaveAny(index, wanted.dids, dids) ?? true) hits.push(index)
     if (turns.spend(dids.length + looksPerFilter)) await turns.pause()
   }
