@@ -49,8 +49,9 @@ export async function decodeFrameAsync(frame: Uint8Array, bodyBytesMax?: number)
 /** One zstd frame with content size and checksum, level 3, window at most 8 MiB (segment-format.md 4). */
 export async function packFrame(content: Uint8Array): Promise<Uint8Array> {
   const frame = await compressAsync(content, {
-    // One buffer for most frames, because they are less than half as long.
-    chunkSize: Math.min(Math.max(content.length >> 1, chunkBytesMin), chunkBytesMax),
+    // More than the longest frame of this content. When a frame fills the buffer to its last byte, Node calls zstd once
+    // more, which writes an empty frame after it.
+    chunkSize: content.length + (content.length >> 7) + chunkBytesMin,
     pledgedSrcSize: content.length,
     params: {
       [constants.ZSTD_c_compressionLevel]: 3,

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { constants, zstdCompressSync } from 'node:zlib'
 import { readVector } from '../tests/vectors.ts'
@@ -25,6 +26,15 @@ test('what is packed is unpacked again, in this thread and on the pool', async (
     const frame = await packFrame(content)
     assert.deepEqual(unpackFrame(frame, nodeDecompress), content)
     assert.deepEqual(await unpackFrameAsync(frame), content)
+  }
+})
+
+test('content that makes a frame of any length is one frame', async () => {
+  // Node fills buffers of 16 kB when it is not told otherwise. Content that does not compress grows by some 14 bytes.
+  const noise = randomBytes(16 * 1024)
+  for (let size = noise.length - 40; size < noise.length; size++) {
+    const content = new Uint8Array(noise.subarray(0, size))
+    assert.deepEqual(await unpackFrameAsync(await packFrame(content)), content)
   }
 })
 
