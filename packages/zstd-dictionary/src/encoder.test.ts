@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import { createDictionaryEncoder, dictionaryId, eventDictionary } from './index.ts'
@@ -75,6 +76,17 @@ test('a message of an event takes under 40 % of its bytes', async () => {
   )
   const { length } = encoder.encode(content)
   assert.ok(length < 0.4 * content.length, `${length} bytes of ${content.length}`)
+})
+
+test('a message of any length is one frame', async () => {
+  const { encode } = await createDictionaryEncoder(dictionary.bytes)
+  // Node fills buffers of 16 kB when it is not told otherwise. Noise grows by some bytes.
+  const noise = randomBytes(9 * 16 * 1024)
+  const magic = encode(noise).subarray(0, 4)
+  for (let size = noise.length - 60; size < noise.length; size++) {
+    const frame = Buffer.from(encode(noise.subarray(0, size)))
+    assert.equal(frame.lastIndexOf(magic), 0, `${size} bytes`)
+  }
 })
 
 test('a frame does not decode with another dictionary, or with none', async () => {

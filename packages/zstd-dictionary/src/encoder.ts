@@ -32,7 +32,11 @@ export async function createDictionaryEncoder(dictionary: Uint8Array): Promise<D
   }
   const encode = (content: Uint8Array): Uint8Array => {
     const isSmall = content.length > 0 && content.length <= codecBytesMax
-    return (isSmall ? encodeSmall(content) : null) ?? zstdCompressSync(content, { dictionary, params })
+    // More than the longest frame of this content: Node writes an empty frame after one that fills its buffer to the last byte.
+    const chunkSize = content.length + (content.length >> 7) + 1024
+    return (
+      (isSmall ? encodeSmall(content) : null) ?? zstdCompressSync(content, { dictionary, params, chunkSize })
+    )
   }
   checkEncoder(encode, dictionary)
   return { dictionaryId: id, encode }
