@@ -2,7 +2,7 @@ import { promisify } from 'node:util'
 import { constants, type ZstdOptions, zstdCompress, zstdDecompress, zstdDecompressSync } from 'node:zlib'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { SegmentError } from './errors.ts'
-import { checkLength, type Decompress, inspectFrame } from './zstd-frame.ts'
+import { checkLength, type Decompress, frameEnd, inspectFrame } from './zstd-frame.ts'
 
 const compressAsync = promisify(zstdCompress)
 const decompressAsync = promisify(zstdDecompress)
@@ -49,14 +49,14 @@ export async function decodeFrameAsync(frame: Uint8Array, bodyBytesMax?: number)
 /** One zstd frame with content size and checksum, level 3, window at most 8 MiB (segment-format.md 4). */
 export async function packFrame(content: Uint8Array): Promise<Uint8Array> {
   const frame = await compressAsync(content, {
-    // More than the longest frame of this content. When a frame fills the buffer to its last byte, Node calls zstd once
-    // more, which writes an empty frame after it.
-    chunkSize: content.length + (content.length >> 7) + chunkBytesMin,
+    // One buffer for most frames, because they are less than half as long.
+    chunkSize: Math.min(Math.max(content.length >> 1, chunkBytesMin), chunkBytesMax),
     pledgedSrcSize: content.length,
     params: {
       [constants.ZSTD_c_compressionLevel]: 3,
       [constants.ZSTD_c_checksumFlag]: 1,
     },
   })
-  return plainBytes(frame)
+  // When a frame fills a buffer to its last byte, Node calls zstd once more, which writes an empty frame after it.
+  return plainBytes(frame).subarray(0, frameEnd(frame, 0))
 }
