@@ -9,10 +9,12 @@ import { scratchDirectory } from '../tests/scratch.ts'
 import { auditSegment } from './audit-segment.ts'
 import type { Compactor } from './compact-segment.ts'
 import { hashDid } from './did-filter.ts'
+import { isDamage } from './errors.ts'
 import { planSnapshot } from './plan-snapshot.ts'
 import { verifySegments } from './repair-segments.ts'
 import { isMaterialisingKind } from './row.ts'
 import { SegmentDirectory } from './segment-directory.ts'
+import { systemDisk } from './segment-disk.ts'
 
 const open = (directory: string): Promise<SegmentDirectory> =>
   SegmentDirectory.open({ directory, segmentAgeMsMax: Infinity, now: () => witnessedAtMs })
@@ -183,4 +185,36 @@ test('whatever goes, what stays is what was there without it, over a start, and 
     // A failure is made smaller for so long.
     { numRuns: 50, interruptAfterTimeLimit: 20_000 },
   )
+})
+
+test('a new file that cannot be written is no damage of the segment', async () => {
+  await using scratch = await scratchDirectory()
+  let failing = ''
+  const fail = async (): Promise<never> => {
+    throw Object.assign(new Error('i/o error'), { code: 'EIO' })
+  }
+  await using directory = await SegmentDirectory.open({
+    directory: scratch.path,
+    segmentAgeMsMax: Infinity,
+    now: () => witnessedAtMs,
+    disk: {
+      ...systemDisk,
+      rename: (from, to) => (failing === 'rename' ? fail() : systemDisk.rename(from, to)),
+      open: async (path, flags) => {
+        const file = await systemDisk.open(path, flags)
+        return path.endsWith('.tmp') && failing in file ? Object.assign(file, { [failing]: fail }) : file
+      },
+    },
+  })
+  await directory.append(makeRows(1, 10))
+  await directory.rotate()
+  for (failing of ['write', 'sync', 'rename']) {
+    const error: unknown = await directory
+      .compact(
+        0,
+        dropping((seq) => seq === 5),
+      )
+      .catch((each: unknown) => each)
+    assert.ok(error instanceof Error && !isDamage(error), failing)
+  }
 })

@@ -1,6 +1,7 @@
 /** Writes a segment anew beside the file that it takes the place of, so that a stop at any point leaves one of the two. */
 import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
+import { isDamage } from './errors.ts'
 import { freeBytes } from './free-bytes.ts'
 import { encodeActiveHeader } from './header.ts'
 import { packFrame } from './node-zstd.ts'
@@ -32,22 +33,22 @@ export async function writeBeside(
   const file = new SegmentFile(path, await disk.open(`${path}.tmp`, 'w+'))
   try {
     const summary = new SegmentSummary()
-    await file.write(encodeActiveHeader(), 0)
+    await written(file.write(encodeActiveHeader(), 0))
     for await (const { frame, block, rows, entry } of pieces) {
       const stored = storedFrame(frame)
-      await file.write(stored, summary.end)
+      await written(file.write(stored, summary.end))
       freeBytes(stored)
       summary.addBlock({ ...entry, offset: summary.end, compressedSize: frame.length }, block, rows)
     }
     if (isSealed) {
       const { header, footer } = await summary.seal(packFrame)
-      await file.write(footer, summary.end)
-      await file.write(header, 0)
+      await written(file.write(footer, summary.end))
+      await written(file.write(header, 0))
     }
     const { mtimeMs } = await file.handle.stat()
     const nextSecond = new Date((Math.floor(replacedAtMs / 1000) + 1) * 1000)
     if (mtimeMs < nextSecond.getTime()) await file.handle.utimes(nextSecond, nextSecond)
-    await file.handle.sync()
+    await written(file.handle.sync())
   } finally {
     await file.close()
   }
@@ -55,6 +56,16 @@ export async function writeBeside(
 
 /** Puts what `writeBeside` wrote in the place of the file. Whoever has that open goes on reading it. */
 export async function takePlace(path: string, disk: SegmentDisk = systemDisk): Promise<void> {
-  await disk.rename(`${path}.tmp`, path)
-  await syncDirectoryOf(path, disk)
+  await written(disk.rename(`${path}.tmp`, path))
+  await written(syncDirectoryOf(path, disk))
+}
+
+/** A write that fails may have the code of a read that met damage, and is none. */
+async function written<T>(writing: Promise<T>): Promise<T> {
+  try {
+    return await writing
+  } catch (cause) {
+    if (!isDamage(cause)) throw cause
+    throw new Error('a segment could not be written anew', { cause })
+  }
 }
