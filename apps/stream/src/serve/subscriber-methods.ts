@@ -22,7 +22,7 @@ export function addSubscriberMethods({ server, operations, fanout }: OperatorPar
     'disconnectSubscriber',
     async ({ id }, request) =>
       await operations.run(request, () => () => {
-        const subscriber = fanout.subscribers().find((each) => each.id === id)
+        const subscriber = fanout.subscribers().find((each) => each.id === id && each.state !== 'closed')
         if (!subscriber) throw new XrpcError(400, 'SubscriberNotFound', `no subscriber ${id} is connected`)
         const { remoteAddress, userAgent, position } = subscriber
         const message = 'The operator ended this connection'

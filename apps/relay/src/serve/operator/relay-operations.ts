@@ -111,7 +111,7 @@ function addConsumerOperations({ server, operations, fanout, log }: OperatorPart
     'disconnectConsumer',
     async ({ id }, request) =>
       await operations.run(request, () => () => {
-        const consumer = fanout.subscribers().find((each) => each.id === id)
+        const consumer = fanout.subscribers().find((each) => each.id === id && each.state !== 'closed')
         if (!consumer) throw new XrpcError(400, 'ConsumerNotFound', `no consumer ${id} is connected`)
         const { remoteAddress, userAgent, position } = consumer
         const message = 'The operator ended this connection'
