@@ -37,9 +37,9 @@ import { randomLabel } from './random-label.ts'
 import { reference, type Shown } from './reference.ts'
 
 const eventsPerSeed = 150
-/** One label for so many events. */
+/** Events for which there is one label. */
 const eventsPerLabel = 8
-/** And one says that its account is an organization. */
+/** Events of which one says that its account is an organization. */
 const eventsPerOrganization = 30
 const seedsPerRound = 50
 /** A rebuild reads all histories so far. */
@@ -210,7 +210,7 @@ async function walk(shown: Shown, viewer: Did, history: History, chances: Random
     const fromMs = Date.now()
     const read = await readToEnd(feed.url, params, limit)
     const nowMs = Date.now()
-    // What ends in the middle of a walk counts for its first pages only.
+    // A label that ends in the middle of a walk counts for the first pages only.
     if (quality && labels.some(({ exp = '' }) => Date.parse(exp) >= fromMs && Date.parse(exp) <= nowMs))
       continue
     const expected = expectedPage(shown, { ...asked, nowMs })

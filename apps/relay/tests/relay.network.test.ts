@@ -241,7 +241,7 @@ test('the strictest client accepts records, identities, keys, takedowns and dele
   await isSeen('account active', 'account deactivated')
   await rotateSigningKey(account)
   await account.create('com.example.signed', { with: 'a new key' })
-  // What has not been delivered when an account is taken down is hidden with the rest.
+  // A takedown hides also what has not been delivered yet.
   await isSeen('create com.example.signed')
   await pds.takedown(account.did)
   await isSeen('account takendown')

@@ -127,7 +127,7 @@ async function forgetPlaces(
   const newest = newestEventAt()
   if (newest === undefined) return
   const now = BigInt(nowMs()) * 1000n
-  // One event of a time to come would have all places forgotten.
+  // A single event of a time to come would else have all places forgotten.
   const before = (newest < now ? newest : now) - placesKeptMicros - placesGraceMicros
   for (let isMore = true; isMore && !signal.aborted;)
     isMore = await writer.write((batch) => batch.queues.forgetSomePlaces(before))

@@ -35,7 +35,7 @@ export class ThreadTimes {
   mostWithin(ms: number): Times {
     const most = { runMs: 0, coreMs: 0 }
     let first = 0
-    // What a thread had is counted when it is over, at most a sample after the turn.
+    // The time that a thread had is counted when it is over, at most a sample after the turn.
     for (const sample of this.#samples) {
       while (sample.atMs - (this.#samples[first]?.atMs ?? sample.atMs) > ms + 2 * sampleMs) first++
       const before = this.#samples[first] ?? sample

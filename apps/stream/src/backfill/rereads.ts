@@ -35,7 +35,7 @@ export class Rereads {
     )
     this.#put = database.prepare('INSERT OR REPLACE INTO rereads VALUES (?, ?, ?)')
     this.#drop = database.prepare('DELETE FROM rereads WHERE did = ?')
-    // One more than is added. All that a busy day left would hold the event loop.
+    // A count that is added takes two old ones away. To delete all that a busy day left would hold the event loop.
     this.#dropOld = database.prepare(
       `DELETE FROM rereads WHERE did IN (SELECT did FROM rereads WHERE since_ms <= ? ORDER BY since_ms LIMIT 2)`,
     )

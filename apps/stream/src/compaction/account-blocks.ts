@@ -3,8 +3,11 @@ import { DidHashes, hashDid } from '@tributary/segment'
 import type { SealedSegment } from '@tributary/segment/node'
 import { orDamaged } from './or-damaged.ts'
 
-/** Accounts that are looked for in one turn of the event loop, and blocks that are looked at: some milliseconds. */
-const perTurn = { accounts: 5000, blocks: 64 }
+/**
+ * Accounts that are looked for in one turn of the event loop, and blocks that are looked at: some milliseconds. For each
+ * block all accounts that the segment may hold are looked for, 200,000 at most.
+ */
+const perTurn = { accounts: 5000, blocks: 4 }
 
 /** Accounts that one segment may hold rows of. */
 interface Held {
@@ -39,6 +42,7 @@ export class AccountBlocks {
     return new AccountBlocks(parts, pace)
   }
 
+  /** Whether a block may hold rows of one of the accounts. */
   async mayBeIn(segment: SealedSegment, blockIndex: number): Promise<boolean> {
     if (this.#looked?.segment !== segment) {
       this.#looked = { segment, held: await orDamaged(this.#heldIn(segment)) }
