@@ -102,6 +102,45 @@ test('where a write may end in the cache of the drive, a sync follows before any
   await again.close()
 })
 
+test('a disk that stood still is written to by a thread for a minute, so that nothing else stands still', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const nextMs = { takes: 0.1, elapsed: 0 }
+  let ways: string[] = []
+  const disk: Disk = {
+    ...fs,
+    writevSync: (fd, buffers, at) => {
+      ways.push('here')
+      nextMs.elapsed += nextMs.takes
+      return fs.writevSync(fd, buffers, at)
+    },
+    writev: (fd, buffers, at, done) => {
+      if (buffers.some((buffer) => buffer.includes('small'))) ways.push('by a thread')
+      nextMs.elapsed += nextMs.takes
+      fs.writev(fd, buffers, at, done)
+    },
+  }
+  const clock = { wallMs: () => nextMs.elapsed, elapsedMs: () => nextMs.elapsed }
+  const log = await EventLog.open({ directory, disk, clock })
+  const waysOf = async (commits: number): Promise<Set<string>> => {
+    ways = []
+    for (let i = 0; i < commits; i++) {
+      log.append(meta, Buffer.from('small'))
+      await log.flush()
+    }
+    return new Set(ways)
+  }
+  await waysOf(50)
+  assert.deepEqual(await waysOf(50), new Set(['here']))
+  nextMs.takes = 15
+  await waysOf(1)
+  nextMs.takes = 0.1
+  assert.deepEqual(await waysOf(500), new Set(['by a thread']))
+  nextMs.elapsed += 60_000
+  assert.deepEqual(await waysOf(50), new Set(['here']))
+  await log.close()
+})
+
 test('a disk that refuses to delete a file ends the log as a write does, and the lock is given back', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
   t.after(() => rmSync(directory, { recursive: true }))

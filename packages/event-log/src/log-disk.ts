@@ -5,7 +5,8 @@
  * A file is open so that a write returns when its bytes are on the disk (O_DSYNC): one hand-over to the thread pool and
  * one wake-up a commit, where a write and a sync would be two, and a thread of our own more memory than both.
  * While the disk is quick a small commit is made here and now, for waking a thread and being woken by it takes as much
- * processor time as the commit itself. Small commits also find zeros where they go, written ahead of them: a write that
+ * processor time as the commit itself. A disk that stood still may do so again, and would hold up all that the event loop
+ * has to do: for a minute no commit is made here. Small commits also find zeros where they go, written ahead of them: a write that
  * makes a file longer has the file system change what it knows of the file, for twice the time and work of the bytes.
  * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
  */
@@ -67,6 +68,8 @@ const ahead = { bytes: 1024 * 1024, leftMin: 512 * 1024 }
 const zeros = Buffer.alloc(ahead.bytes)
 /** Of the last commit in the average. */
 const averageShare = 0.1
+/** A commit that took so long found the disk standing still. For so long after it, none is made without a thread. */
+const stall = { ms: 10, apartMs: 60_000 }
 
 /** Buffers of one write: the least that every system takes. */
 const buffersPerWrite = 1024
@@ -80,8 +83,10 @@ export class LogDisk {
   #file: OpenFile | undefined
   /** The newest file, when it was ended and none was begun after it. */
   #ended: SyncedMark | undefined
-  /** Of a commit, lately. A slow disk counts at once, a quick one when it has been quick for some time. */
+  /** Of a commit, lately. */
   #averageMs = hereMax.averageMs * 2
+  /** Until then, in time elapsed, the disk may stand still again. */
+  #stallsUntilMs = -Infinity
 
   constructor(options: LogDiskOptions) {
     this.#options = options
@@ -102,8 +107,9 @@ export class LogDisk {
    */
   async append(buffers: readonly Buffer[]): Promise<{ blocks: WrittenBlock[]; syncMs: number }> {
     const written: WrittenBlock[] = []
-    const isHere = this.#averageMs <= hereMax.averageMs && totalBytes(buffers) <= hereMax.bytes
     let startMs = this.#options.clock.elapsedMs()
+    const isQuick = this.#averageMs <= hereMax.averageMs && startMs >= this.#stallsUntilMs
+    const isHere = isQuick && totalBytes(buffers) <= hereMax.bytes
     for (let rest = buffers; rest.length > 0;) {
       const file = await this.#fileFor(rest)
       const blocks = this.#seal(file, rest.slice(0, buffersPerWrite))
@@ -124,9 +130,10 @@ export class LogDisk {
     if (this.#file && !this.#syncsByWriting) await syncAside(this.#disk, this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
     if (this.#file && isHere) this.#writeAhead(this.#file)
-    const syncMs = this.#options.clock.elapsedMs() - startMs
-    const average = this.#averageMs + (syncMs - this.#averageMs) * averageShare
-    this.#averageMs = syncMs > 10 * hereMax.averageMs ? Math.max(average, 2 * hereMax.averageMs) : average
+    const endMs = this.#options.clock.elapsedMs()
+    const syncMs = endMs - startMs
+    this.#averageMs += (syncMs - this.#averageMs) * averageShare
+    if (syncMs >= stall.ms) this.#stallsUntilMs = endMs + stall.apartMs
     return { blocks: written, syncMs }
   }
 
