@@ -1,62 +1,40 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
-import { PolicyStore } from '../src/policy/policy-store.ts'
-import { newSourcePolicy } from '../src/policy/source-policy.ts'
 import { FirehoseReader } from './firehose-reader.ts'
-import { operate } from './operator-client.ts'
+import { operate, untilHost } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
 const host = await startScriptedHost({ plcUrl: plc.url })
 const both = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
 const front = await startTestRelay({ plcUrl: plc.url, sources: [host.host, both.host] })
-const dataDirectory = relayBehind(new URL(front.url).host)
+const hostname = new URL(front.url).host
 const behind = await startTestRelay({
   plcUrl: plc.url,
-  dataDirectory,
   sources: [both.host],
-  allowedPrivateHosts: [host.host, both.host, new URL(front.url).host],
+  allowedPrivateHosts: [host.host, both.host, hostname],
 })
+const added = await operate(behind, 'addHost', { input: { hostname, kind: 'relay' } })
 after(async () => {
   await behind[Symbol.asyncDispose]()
   await front[Symbol.asyncDispose]()
   await host.stop()
   await both.stop()
   await plc.stop()
-  rmSync(dataDirectory, { recursive: true, force: true })
 })
-
-/** A data directory whose policy has another relay as a source. */
-function relayBehind(relayHost: string): string {
-  const directory = mkdtempSync(join(tmpdir(), 'relay-behind-'))
-  const policy = new PolicyStore(join(directory, 'policy.sqlite'), {
-    admission: 'approved',
-    crawlRequests: 'on',
-    accountQuota: 100,
-    newSourcesPerDay: 50,
-    sourceEventsPerSecond: 500,
-    sourceEventsPerHour: 0,
-    sourceEventsPerDay: 0,
-    eventsPerSecond: 100_000,
-    trustedHosts: [],
-    diskFreeMbMin: 0,
-  })
-  const place = { host: relayHost, url: `ws://${relayHost}` }
-  policy.insertSource(place, { ...newSourcePolicy, kind: 'relay' }, { countsForDay: false })
-  policy.close()
-  return directory
-}
 
 function statuses(reader: FirehoseReader, did: string): string[] {
   return reader.frames
     .filter(({ t, body }) => t === '#account' && body['did'] === did)
     .map(({ body }) => (body['active'] === true ? 'active' : String(body['status'])))
 }
+
+test('another relay is added as such, and is not asked whether it is a PDS', async () => {
+  assert.deepEqual(added, { status: 200, body: { hostname, added: true } })
+  await untilHost(behind, hostname, ({ state }) => state === 'connected')
+})
 
 test('a relay behind another passes on what accounts of any host write, and their states once their hosts confirm them', async () => {
   using reader = new FirehoseReader(behind.url, 0)

@@ -53,7 +53,7 @@ export class SourceAdmin {
   }
 
   /**
-   * Approves a host after asking it whether it is a PDS. One that was removed comes back. One that is paused stays so.
+   * Approves a host, a PDS after asking it whether it is one. One that was removed comes back. One that is paused stays so.
    * @param options.overridesDailyLimit admits it beyond the day's limit, and does not count for it.
    * @throws XrpcError 400 `HostBanned`, 400 `HostUnreachable`, 429 `RateLimitExceeded`
    */
@@ -67,7 +67,8 @@ export class SourceAdmin {
       this.#refuseBanned(host.host)
       if (!sources.byHost(host.host)) {
         if (!options.overridesDailyLimit) this.#refuseOverDailyLimit()
-        await this.#probe(host)
+        // A relay does not answer what a PDS is asked.
+        if (options.change?.kind !== 'relay') await this.#probe(host)
       }
       return () => {
         // Looked for again, since it may have been added while it was asked.
