@@ -1,4 +1,9 @@
-# All services in one container: docker build -t tributary . && docker run -v tributary:/data -p 127.0.0.1:2470:2470 tributary
+# All services in one container:
+#
+#   docker build -t tributary .
+#   docker run --name tributary -e TRIBUTARY_UP_SOURCES=pds.example.com -v tributary:/data \
+#     -p 127.0.0.1:2470:2470 -p 127.0.0.1:2480:2480 -p 127.0.0.1:2484:2484 tributary
+#   docker exec tributary tributary status
 #
 # The first stage makes the package as it is published; the second installs it alone, without the testkit and without a
 # compiler. `contrib/tributary.service` does the same for a machine without containers.

@@ -8,6 +8,7 @@ import { relaySettings } from '../src/index.ts'
 import { createRelayMetrics } from '../src/relay-metrics.ts'
 import { relayRefusals } from '../src/refusals.ts'
 import { limitSettings } from '../src/policy/relay-limits.ts'
+import { hostStatuses } from '../src/sources/source-state.ts'
 
 const read = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 const docs = read('docs/relay-operations.md')
@@ -26,14 +27,42 @@ test('every setting, operator method and metric is in the operators’ document'
   )
 })
 
+test('every state of a source, and every reason why one is not read, is in the operators’ document', () => {
+  const [, reasons = ''] =
+    /^export type PauseReason = (.*)$/m.exec(read('apps/relay/src/sources/read-gate.ts')) ?? []
+  const names = [
+    ...Object.keys(hostStatuses),
+    ...Array.from(reasons.matchAll(/'([\w-]+)'/g), ([, name = '']) => name),
+  ]
+  assert.ok(names.length > 12, `${names.length}`)
+  assert.deepEqual(
+    names.filter((name) => !docs.includes(`\`${name}\``)),
+    [],
+  )
+})
+
+const metricFiles = {
+  relay: ['relay/src/relay-metrics.ts', 'relay/src/sources/source-metrics.ts'],
+  stream: ['stream/src/metrics.ts', 'stream/src/serve/status-routes.ts'],
+  index: ['index/src/serve/index-metrics.ts'],
+  feed: ['feed/src/metrics.ts'],
+}
+
+test('every metric of stream, index and feed is in the document of its operators', () => {
+  for (const service of ['stream', 'index', 'feed'] as const) {
+    const code = metricFiles[service].map((file) => read(`apps/${file}`)).join('')
+    const text = read(`docs/${service === 'stream' ? 'stream' : 'index'}-operations.md`)
+    const names = Array.from(code.matchAll(new RegExp(`'${service}_(\\w+)'`, 'g')), ([, name = '']) => name)
+    assert.ok(names.length > 3, service)
+    assert.deepEqual(
+      names.filter((name) => !text.includes(`\`${name}\``) && !text.includes(`\`${service}_${name}\``)),
+      [],
+    )
+  }
+})
+
 test('the example alerts name metrics that there are, and labels that count', () => {
   const alerts = read('contrib/prometheus-alerts.yml')
-  const metricFiles = {
-    relay: ['relay/src/relay-metrics.ts', 'relay/src/sources/source-metrics.ts'],
-    stream: ['stream/src/metrics.ts', 'stream/src/serve/status-routes.ts'],
-    index: ['index/src/serve/index-metrics.ts'],
-    feed: ['feed/src/metrics.ts'],
-  }
   for (const [service, files] of Object.entries(metricFiles)) {
     const named = alerts.match(new RegExp(`\\b${service}_\\w+`, 'g')) ?? []
     const known = files.map((file) => read(`apps/${file}`)).join('')
