@@ -31,8 +31,8 @@ export interface EventLogOptions {
   /** Milliseconds after which a new file is begun. Default one hour. */
   fileAgeMsMax?: number
   /**
-   * Files go for which the log has been open longer since their newest record was written, in milliseconds. Time in
-   * which the log is closed does not count, and no date does. Default: kept until dropped.
+   * How long a file is kept after its newest record was written, in milliseconds. Only time in which the log is open counts,
+   * and the machine's date has no part in it. Default: kept until dropped.
    */
   retentionMs?: number
   /** The oldest files go when all files together are larger. Default: no bound. */
@@ -87,12 +87,12 @@ export class EventLog {
   #submittedSeq: number
   #pendingBytes = 0
   #lastTimeMs: number
-  /** What was gone when the log was opened. */
+  /** Records up to this seq were gone when the log was opened. */
   readonly #goneSeq: number
   /** Whether a file was begun since retention was applied. */
   #hasRolled = false
   #isWriting = false
-  /** Those who wait to end the file. The next write waits for them, or a busy log would keep them waiting. */
+  /** Calls of `endFile` that wait. The next write waits for them: otherwise a busy log would keep them waiting. */
   #endings = 0
   /** The write under way, or the last one. Rejects only for a fault of a listener. */
   #written: Promise<void> = Promise.resolve()
@@ -250,21 +250,21 @@ export class EventLog {
     await new Promise<void>((resolve, reject) => this.#waiters.push({ seq, resolve, reject }))
   }
 
-  /** What stands behind `afterSeq`, from memory; undefined when memory does not reach back that far. */
+  /** The records after `afterSeq`, from memory; undefined when memory does not reach back that far. */
   readMemory(afterSeq: number, maxBytes: number): LogSlice[] | undefined {
     return this.#tail.read(afterSeq, maxBytes)
   }
 
   /**
-   * The records behind `afterSeq` in order, about `maxBytes` of them and at least one; empty at the tip.
-   * A reader below `lastDeletedSeq` gets what is left: the caller tells it so.
+   * The records after `afterSeq` in order, about `maxBytes` of them and at least one; empty at the tip.
+   * A reader below `lastDeletedSeq` gets what is left; the caller has to tell it so.
    */
   async read(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
     if (afterSeq >= this.#visibleSeq) return []
     return this.#tail.read(afterSeq, maxBytes) ?? (await this.#files.read(afterSeq, maxBytes))
   }
 
-  /** Every record behind `afterSeq`, oldest first: for rebuilding state at start. */
+  /** Every record after `afterSeq`, oldest first: for rebuilding state at start. */
   async *replay(afterSeq: number): AsyncGenerator<LogSlice> {
     for (let position = afterSeq; ;) {
       const slices = await this.read(position, 1024 * 1024)
@@ -274,7 +274,7 @@ export class EventLog {
     }
   }
 
-  /** Retention keeps all records above a seq, whatever their age or number: their owner has yet to account for them. */
+  /** Retention keeps all records above a seq, whatever their age or size, because their owner still needs them. */
   keepAbove(seq: () => number): void {
     this.#neededAbove = seq
   }
@@ -369,7 +369,7 @@ export class EventLog {
   #schedule(): void {
     if (this.#isScheduled || this.#isWriting) return
     this.#isScheduled = true
-    // What the same callback appends goes along; what other callbacks append meanwhile goes with the next.
+    // What the same callback appends goes along. What other callbacks append meanwhile goes with the next write.
     process.nextTick(() => {
       this.#isScheduled = false
       this.#submit()

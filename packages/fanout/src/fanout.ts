@@ -26,16 +26,16 @@ const flushMsPerReader = 0.15
 const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 256 * 1024 }
 /**
- * Readers that are behind share these, so that any number of them delays live events little: an event passes a service
- * in some five turns of the event loop. They have half of a core, because live events lack whatever they take of the
- * machine. Two reads at a time, so that nobody's disk read holds up all.
+ * Turns that all readers which are behind share, so that any number of them delays live events little: an event passes a
+ * service in some five turns of the event loop. They get half of a core; live events have the rest. Two reads go on at a
+ * time, so that one slow disk read does not hold up all.
  */
 const catchUpTurns = { underWayMax: 2, sliceMs: 2 }
-/** Pieces of long texts: consumers share half of the event loop for them, in turn by network. */
+/** Turns for pieces of long texts: all consumers share half of the event loop, in turn by network. */
 const textTurns = { sliceMs: 2 }
-/** Bytes of texts that all consumers of dialogues may have us keep until they are read. Beyond it the largest is cut off. */
+/** Bytes of texts of all dialogues together that wait to be read. Above it the consumer with the largest is cut off. */
 const arrivingTextBytesMax = 32 * 1024 * 1024
-/** A consumer that sends what it may not has this long to read why, and none if we hold more than so much that it sent. */
+/** A consumer that sent what it may not has `ms` to read why, or no time if more than `heldBytesMax` of it are held. */
 const abuseGrace = { ms: 1000, heldBytesMax: 128 * 1024 }
 /** Bytes before the payload of a control frame that a client sends. */
 const maskedHeadBytes = 6
@@ -138,8 +138,8 @@ export class Fanout {
     ready: (connection: Connection) => void,
     style: ConnectionStyle = 'push',
   ): void {
-    // Read here and copied, so that neither the request nor its header, which may be a megabyte, is kept for as long as the
-    // connection is open: a part of a text keeps all of it.
+    // A copy, because a part of a text keeps all of it in memory: the header, of up to a megabyte, would stay for as long as
+    // the connection is open.
     const userAgent = Buffer.from((request.headers['user-agent'] ?? '').slice(0, 256)).toString()
     this.#servers[style].handleUpgrade(request, socket, head, (webSocket) => {
       const feed = new ClientFeed(socket, {
@@ -157,7 +157,7 @@ export class Fanout {
         userAgent,
       }
       socket.setNoDelay(true)
-      // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
+      // After a forbidden frame, `ws` has sent the close code already. Errors of the socket end in `close`.
       webSocket.on('error', () => this.#cutOff(connection))
       answerPings(webSocket, socket)
       for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
@@ -188,12 +188,12 @@ export class Fanout {
     return subscriber !== undefined
   }
 
-  /** Whether a consumer gives way to a newcomer from this address, when there is no place for more. */
+  /** Whether a consumer would give its place to a newcomer from this address, when all places are taken. */
   hasRoomFor(remoteAddress: string): boolean {
     return this.#places.givingWayTo(this.#networkOf(remoteAddress)) !== undefined
   }
 
-  /** Cuts off the newest consumer of the network that has most, if that has more than the newcomer's will have. */
+  /** Cuts off the newest consumer of the network that has most, if that is more than the newcomer's network will have. */
   makeRoomFor(remoteAddress: string): void {
     const subscriber = this.#places.givingWayTo(this.#networkOf(remoteAddress))
     if (!subscriber) return
@@ -247,7 +247,7 @@ export class Fanout {
     return subscriber
   }
 
-  /** Keeps the count of what is kept of messages that have not arrived whole. */
+  /** Counts the bytes that are held of messages which have not arrived whole. */
   #countTexts(connection: Connection): void {
     const { webSocket } = connection
     const isWhole = (data: Buffer): void =>
@@ -264,7 +264,7 @@ export class Fanout {
     this.#cutOff(connection)
   }
 
-  /** The consumer has a second to read why, unless that would keep a large message of it for as long. */
+  /** The consumer has a second to read why, unless a large message of it would be held for that time. */
   #cutOff(connection: Connection): void {
     const isLarge = this.#arrivingTexts.bytesOf(connection) > abuseGrace.heldBytesMax
     cutOffAfter(isLarge ? 0 : abuseGrace.ms, connection.socket, this.#clock)
@@ -275,9 +275,9 @@ export class Fanout {
   }
 
   /**
-   * Something became visible, and `publish` will give it to the groups that want it. It is called before the next flush, or
-   * before a reader joins, for everything since the last call: to find out who wants what costs less for many messages
-   * together, because groups by the thousand do not fit into the processor's cache.
+   * Notes that something became visible, which `publish` gives to the groups that want it. `publish` is called once for
+   * everything since its last call, before the next flush or before a reader joins: for many messages together it costs less
+   * to find out who wants what, because thousands of groups do not fit into the processor's cache.
    */
   publishLater(publish: () => void): void {
     this.#publishRest = publish
@@ -329,7 +329,7 @@ export class Fanout {
     if (subscriber.state === 'closed') return
     const isFault = !(cause instanceof CloseReason)
     if (isFault) this.#options.onFault?.(cause)
-    // The cursor that it is told covers what is pending.
+    // Flush first, because the cursor that the consumer is told covers what is pending.
     if (subscriber.state === 'live') subscriber.group.flush()
     const info = subscriber.info(subscriber.group.headSeq)
     const reason = withPlace(isFault ? logFault : cause, subscriber.connection, info)
@@ -359,7 +359,7 @@ function answerPings(webSocket: WebSocket, socket: Socket): void {
   })
 }
 
-/** A reason with how far behind the consumer was and where it goes on. In a dialogue cursors are no numbers of ours. */
+/** Adds to a reason how far behind the consumer was, and its cursor. A dialogue has cursors of another kind. */
 function withPlace(
   reason: CloseReason,
   { style }: Connection,

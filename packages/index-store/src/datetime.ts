@@ -1,10 +1,10 @@
 /**
- * Moments as the index keeps them: microseconds since 1970 in UTC, as a bigint. One reading for records, events, labels
- * and feed cursors, so that all of them agree on what is valid and how it is rounded.
+ * Moments as the index keeps them: microseconds since 1970 in UTC, as a bigint. Records, events, labels and feed cursors are
+ * read in one way, so that all agree on what is valid and how it is rounded.
  */
 const shape = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))$/
 
-/** Longest text that is looked at. Fractions of any use end long before. */
+/** Longest text that is read. */
 const datetimeCharsMax = 128
 
 const earliest = -62_167_219_200_000_000n

@@ -231,7 +231,7 @@ async function createSources(db: Kysely<unknown>, { text, clustered }: Form): Pr
     ("did", "src", "val", "cts", "neg", "uri", coalesce("cid", ''), coalesce("exp", -1))`.execute(db)
 }
 
-/** Apart from the records, because a page reads these and a record may have a megabyte. */
+/** A table apart from the records, because a page reads views, and a record may have a megabyte. */
 async function createViews(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('views')

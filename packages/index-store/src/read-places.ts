@@ -1,8 +1,8 @@
 import { ReaderBusyError, ReadTimeoutError } from './reader.ts'
 
 /**
- * Snapshots that are read at the same time, each on a connection of its own. With eight, four long pages of one network held
- * all places that it may have, and its short pages waited for them to end.
+ * Snapshots that are read at the same time, each on a connection of its own. With eight, four long pages took all places that
+ * a network may have, and its short pages waited for them to end.
  */
 export const placesMax = 16
 /** Snapshots that wait for a place. Most take a millisecond. */
@@ -13,9 +13,9 @@ interface Waiting {
 }
 
 /**
- * Places for snapshots that are read at the same time, and a line for them that is bounded. A cause, such as the network of a
- * caller, may take another place while it holds fewer than are free, in the line too; so one alone gets half, and leaves
- * something for others. Those in the line have their turns by cause. Snapshots without a cause are our own, and have no share.
+ * Places for snapshots that are read at the same time, and a bounded line of those that wait. A cause, such as the network of
+ * a caller, may take another place while it holds fewer than are free, in the line too; so one cause alone gets half. Causes
+ * in the line take turns. Snapshots without a cause are our own, and may take every place.
  */
 export class ReadPlaces {
   /** Those who wait by their cause, the cause with the next turn first. */
@@ -34,7 +34,7 @@ export class ReadPlaces {
    */
   async enter(deadline: number, signal: AbortSignal | undefined, cause?: string): Promise<void> {
     signal?.throwIfAborted()
-    // Nobody of this cause waits then: `leave` lets in whoever may have a place.
+    // Nobody of this cause waits at that moment, because `leave` lets in all who may have a place.
     if (this.#mayEnter(cause)) {
       this.#take(cause)
       return
@@ -90,7 +90,7 @@ export class ReadPlaces {
       if (!this.#mayEnter(cause)) continue
       const next = line.shift()
       this.#waiting--
-      // The next one of this cause comes after one of each other.
+      // The next one of this cause comes after one of each other cause.
       this.#lines.delete(cause)
       if (line.length > 0) this.#lines.set(cause, line)
       this.#take(cause)

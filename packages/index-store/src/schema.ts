@@ -72,9 +72,9 @@ export interface HandlesTable {
 }
 
 /**
- * An account that wrote a record of ours, or one that was inactive when the stream last spoke of it. `status` is the last word of the stream: 'active', 'deactivated',
- * 'takendown', 'suspended', 'deleted' or what else a host says. `hostStatus` is what the account's own host answered
- * since then, null until asked.
+ * An account that wrote a record of ours, or one that was inactive when the stream last spoke of it. `status` is the last
+ * word of the stream: 'active', 'deactivated', 'takendown', 'suspended', 'deleted' or what else a host says. `hostStatus` is
+ * what the account's own host answered since then, null until asked.
  */
 export interface AccountsTable {
   did: Did
@@ -113,7 +113,7 @@ export interface CursorsTable {
   cursor: bigint
 }
 
-/** The newest events of the stream that are in the index. By them the stream is known again. */
+/** The newest events of the stream that are in the index. The index recognizes the stream by them. */
 export interface FoldedEventsTable {
   seq: bigint
   fingerprint: string
@@ -145,14 +145,14 @@ export interface ResponsesTable {
   awardCid: string
   /** 1 when the answer is `rejected`. */
   rejected: bigint
-  /** Those of the record: the newest answer counts. */
+  /** Times of the record: the newest answer counts. */
   feedTime: bigint
   indexedAt: bigint
 }
 
 /**
- * Records that a sync marker took away and that the rows after it may bring back. What they keep lets a returning record
- * take up its old place; there is no content in it.
+ * Records that a sync marker took away and that the rows after it may bring back. A record that comes back takes up its old
+ * place by these times. There is no content here.
  */
 export interface SupersededTable {
   uri: string

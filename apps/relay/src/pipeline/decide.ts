@@ -1,7 +1,7 @@
 /**
- * What becomes of an event, as pure functions of what is known of it, its account and its host. `decideArrival` is asked
- * when an event is first in its lane, again each time that something it waited for is there; `decideVerified` when its
- * commit was verified, at the moment of logging. The pipeline carries the decisions out.
+ * What becomes of an event, as pure functions of what is known of it, its account and its host. The pipeline carries the
+ * decisions out. It calls `decideArrival` when an event is first in its lane, and again after each wait; and
+ * `decideVerified` when its signature and tree were verified, right before logging.
  */
 import type { Identity } from '@tributary/identity'
 import type { AccountBound, AccountMessage, SigningKey } from '@tributary/repo-verify'
@@ -18,7 +18,7 @@ export interface Refuse {
   to: 'refuse'
   reason: RelayRefusal
   detail: string
-  /** The account may miss something by it that its host sent, so that its current commit is needed. */
+  /** The account may miss something that its host sent, so its current commit is fetched. */
   isMissed: boolean
 }
 
@@ -145,7 +145,7 @@ function isFromBefore({ time }: AccountMessage, { account, source }: UpstreamEve
   return isOfBefore && !source.unheard.has(account.did)
 }
 
-/** A former word of a source counts if the account's host still says so. Without its answer it counts, too. */
+/** An old `#account` passes if the account's host still says the same, or gives no answer. */
 function confirmOld({ account, confirmedStatus }: UpstreamEvent, said: string): Arrival | undefined {
   if (confirmedStatus === undefined) return waitFor('confirmation')
   if (confirmedStatus === account.upstreamStatus) return { to: 'ignore' }
@@ -163,7 +163,7 @@ function confirm({ account, confirmedStatus }: UpstreamEvent, said: string): Arr
   return { ...refuse('unconfirmed-status', detail), isMissed: confirmedStatus === 'unknown' }
 }
 
-/** An account that has moved counts as a new one: otherwise two hosts could have any number of them by turns. */
+/** An account that has moved counts as new: otherwise two hosts could have any number of accounts kept by moving them. */
 function isTooMany(
   { account, source }: UpstreamEvent,
   { hasPlace, speaker }: Surroundings,
@@ -202,7 +202,7 @@ export function hasFallenSilent(speaker: Source | undefined, host: string | unde
 /** @see decideVerified */
 export type Admission =
   | Refuse
-  /** What is known of the account says otherwise, but may be old: its host is asked, and the event comes again. */
+  /** The account is inactive as far as is known, which may be old: its host is asked, and the event comes again. */
   | { to: 'ask-status' }
   /** The account belongs to another host by now: the event starts again, to find out which host that is. */
   | { to: 'start-again' }
@@ -240,11 +240,11 @@ export function decideVerified(
   if (account.upstreamStatus !== 'active') {
     const detail = revsOf(account, verified)
     if (broken && broken !== 'missing-prev-data') return refuse('account-inactive', detail)
-    // Another host's word does not count against this one.
+    // If another host said so, this one is asked at once.
     if (event.statusCheck === 'none' && (isOtherSpeaker || mayAsk())) return { to: 'ask-status' }
     return { ...refuse('account-inactive', detail), isMissed: true }
   }
-  // What has no chain is refused for its form. It is newer than what is known, so the account misses it.
+  // A commit without `prevData` is newer than what is stored, so the account misses it.
   if (broken)
     return { ...refuse(broken, revsOf(account, verified)), isMissed: broken === 'missing-prev-data' }
   return { to: 'log', breaksChain: verified.kind === 'commit' && !continues(account, verified) }
@@ -302,8 +302,8 @@ const signedReasons = new Set<RelayRefusal>([
 ])
 
 /**
- * Whether an account misses something by an event that verification refused. What a PDS sends of its own account with
- * another signature may have been signed before the key was changed. Another relay may have made it up.
+ * Whether an account misses an event that verification refused. A commit with a bad signature may have been signed with the
+ * former key if the account's own PDS sent it. If another relay sent it, it may be made up.
  */
 export function isMissedBy(reason: RelayRefusal, { policy }: Source): boolean {
   return signedReasons.has(reason) || (reason === 'bad-signature' && policy.kind === 'pds')
@@ -318,8 +318,8 @@ function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): R
 }
 
 /**
- * For what a source sent before it was banned, and what a relay forwards of a banned host. The account misses it if the
- * ban is lifted. One that nobody has spoken for comes with its next event.
+ * For an event that a source sent before it was banned, or that a relay forwards of a banned host. If the ban is lifted, the
+ * account misses the event. An account that no source has spoken for yet comes in with its next event instead.
  */
 function refuseBanned({ account, source }: UpstreamEvent): Refuse {
   const isMissed = source.isBanned || account.sourceId === source.id

@@ -42,7 +42,7 @@ export class EventWaits {
   /** How an event waits. It is started again when what it waits for is there, or is known not to come. */
   waitOf(event: UpstreamEvent, lane: RelayLane, what: WaitsFor): Outcome {
     const { receipt } = event
-    // After the clock was set back, no document would be fresh for an event of a time to come before the clock is there again.
+    // If the clock was set back, the event came in the future. No document would be fresh until the clock is there again.
     receipt.receivedAtMs = Math.min(receipt.receivedAtMs, this.#clock.nowMs())
     switch (what) {
       case 'verdicts':
@@ -86,7 +86,7 @@ export class EventWaits {
     const { account, receipt, source } = event
     const untilMs = receipt.receivedAtMs + this.#options.identityWaitMsMax
     const onFault = (error: IdentityError): void => {
-      // A document that cannot be read may stay so for long. One that was not asked for yet comes soon.
+      // A document that cannot be read may stay so for long. One that only waits for its turn comes soon.
       if (!error.isOwnLimit) this.#options.discount(lane)
       this.#options.observer.onIdentityFault(account.did, error)
     }

@@ -3,7 +3,7 @@ import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { WaitLimits } from './limits.ts'
 
-/** How often held-up sources are looked at. They are not read, so no event of theirs makes us look. */
+/** How often held-up sources are looked at. They are not read, so no event of theirs triggers `look`. */
 const reliefMs = 100
 /** Most events of a source that are left out in one go: `read` when it brings an event, `held` each `reliefMs`. */
 const relieved = { read: 4, held: 64 }
@@ -46,9 +46,9 @@ export class HeldUpSources implements Disposable {
   }
 
   /**
-   * Leaves out the oldest events of a source, if they have waited for too long and too much came after them: what comes
-   * after them has to be remembered. A source with far too much is not read meanwhile.
-   * @param most that is left out now: each costs a tenth of a millisecond.
+   * Leaves out the oldest events of a source if they have waited for too long and too many events came after them, because
+   * each of those has to be remembered. A source with far too many is not read meanwhile.
+   * @param most events that are left out now: each costs a tenth of a millisecond.
    */
   #relieve(source: Source, most: number): void {
     const { events, waitMs, eventsMax } = this.#max

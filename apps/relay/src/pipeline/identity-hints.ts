@@ -4,10 +4,10 @@ import { KeyedRate } from '@tributary/rates'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import { isNews } from './decide.ts'
 
-/** Events of one account from one source that are followed by a new look at its document, in each minute. */
+/** Events of one account from one source that make its document be read again, in each minute. */
 const hintsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
 
-/** Knows which events make what is known of an identity worthless. */
+/** Knows which events may change an identity, so that its document is read again. */
 export class IdentityHints {
   readonly #resolver: Pick<IdentityResolver, 'peek' | 'purge'>
   readonly #hints = new KeyedRate<`${Did} ${string}`>(hintsMax)
@@ -17,10 +17,11 @@ export class IdentityHints {
   }
 
   /**
-   * The cached identity. An `#identity` of the account's own host, or an `#account` with a new status, first empties the
-   * cache, once, of what was read before the event came. The new look then counts for the host and not for the account, whose
-   * next one may come at once. So does such an event of the relay that brings the account. One of another relay waits for a
-   * new look that counts for that relay: it may name any account, so it takes no document away from what others send.
+   * The cached identity. An `#identity`, or an `#account` with a new status, has the document read again, once for each event:
+   * - From the account's own host, or from the relay that brings the account, it purges the cache of what was read before it
+   *   came. The new reading counts for the host and not for the account, so the account's next one may come at once.
+   * - From another relay it waits alone for a new reading, which counts for that relay. It purges nothing, because that relay
+   *   may name any account.
    */
   identityFor(event: UpstreamEvent): Identity | undefined {
     const resolver = this.#resolver

@@ -6,7 +6,7 @@ import type { StateTrail } from '../state/state-trail.ts'
 import type { LogMessage } from './plain-events.ts'
 import { partialSyncKind, recordKinds } from './record-kinds.ts'
 
-/** Accounts of which it is kept that they end in a `#sync`: a megabyte. Others are told of it again. */
+/** Accounts whose newest record is known to be a `#sync`: a megabyte. Of others a `#sync` may be logged twice. */
 const syncsMax = 10_000
 
 /** Where a record comes from. Records of our own name the account's source, and epoch and seq 0. */
@@ -24,7 +24,7 @@ export class LogWriter {
   readonly #scratch = Buffer.alloc(32)
   /** By the row of the account. */
   readonly #syncs = new RecentMap<number, true>(syncsMax)
-  /** The record whose way to the disk is timed, the first since the last that was; 0 when there is none. */
+  /** Seq of the record that is timed until it is durable; 0 when there is none. */
   #timedSeq = 0
   #timedSinceMs = 0
 
@@ -39,7 +39,7 @@ export class LogWriter {
     })
   }
 
-  /** Whether the newest record of an account, but for `#identity`, is a `#sync`. After a start of none. */
+  /** Whether the newest record of an account, but for `#identity`, is a `#sync`. Not remembered over a start. */
   endsInSync({ row }: Account): boolean {
     return this.#syncs.get(row) === true
   }

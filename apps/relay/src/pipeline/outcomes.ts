@@ -2,8 +2,8 @@
  * How the way of an event ends: it is logged, or refused for a reason, and what its account misses by that is made up
  * for. What changes an account without an event ends here too.
  *
- * Always holds: an event is done only when it was logged or refused. What must not be forgotten when the source's cursor
- * has passed the event is durable before.
+ * Always holds: an event is done only when it was logged, refused or ignored. The source's cursor passes an event only after
+ * everything that must be remembered of it is durable.
  */
 import type { EventLog } from '@tributary/event-log'
 import type { Identity, IdentityResolver } from '@tributary/identity'
@@ -40,13 +40,12 @@ export interface Recovery {
     missing: { cause: string; notBeforeMs?: number; place?: number | undefined },
   ): boolean
   /**
-   * A `#sync` of an account is logged now: its host sent it, or gave its commit when we asked.
-   * @returns whether an event of the account was left out that came later, or since the host was asked. The host is asked
-   * again then.
+   * Called when a `#sync` of an account is logged: its host sent it, or gave its commit when we asked.
+   * @returns whether an event of the account was left out that came later, or after we asked. The host is asked again then.
    */
   missesMore(account: Account, sync: { place: number; isOwn: boolean }): boolean
   /**
-   * A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was.
+   * A source that does not seem to be the account's wrote for it. The DID document is read again to find out whether it is.
    * @param isLong whether the directory may be wrong for longer than a minute.
    */
   lookAgainAt(account: Account, source: Source, hasWritten: boolean, isLong?: boolean): void
@@ -61,7 +60,7 @@ export interface OutcomeOptions {
   trail: StateTrail
   /** Whether sources without a rule of their own are held to Sync 1.1. */
   strict: boolean
-  /** Whether another host than the one that was heard wrote for an account, and was left out; forgets that. */
+  /** Whether events that another host wrote for the account were left out. Clears that note. */
   takeUnheard: (did: Did) => boolean
   /** Relays that forwarded something of an account lately, though another source speaks for it. */
   forwardersOf: (did: Did) => readonly Source[]
@@ -96,7 +95,7 @@ export class Outcomes {
     this.#observer.onStatus(account)
   }
 
-  /** Notes what a host says of an account. While the account is inactive, nobody knows what is missed. */
+  /** Notes what a host says of an account. One that becomes inactive may miss events from then on. */
   assign(account: Account, sourceId: number, upstreamStatus: string): void {
     if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
@@ -145,7 +144,8 @@ export class Outcomes {
     const forwarders = upstreamStatus === 'active' ? [] : this.#options.forwardersOf(account.did)
     for (const relay of forwarders) this.#options.recovery.lookAgainAt(account, relay, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
-    // The mark is stored with the record. Before it, the new status would be stored with older records.
+    // Mark after the append, because the mark is stored with that record. Earlier, the new status would be stored with an
+    // older record.
     if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
       this.markMissing(account, source, event.receipt.place)
     this.#observer.onStatus(account)
@@ -184,7 +184,7 @@ export class Outcomes {
     if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = isPartial
     const isKnown = receipt.upstreamSeq === 0 && verified.commit === account.commit && !hasMoved
     if (isKnown && this.#writer.endsInSync(account)) {
-      // Consumers know this commit as the newest. The relay alone did not know whether something was left out after it.
+      // Consumers have this commit as the newest. Only the relay did not know whether something was left out after it.
       this.#store(account)
       return this.finish(event, 0)
     }
@@ -226,7 +226,7 @@ export class Outcomes {
     this.finish(event, this.#writer.append(origin, account, message, newCollections))
   }
 
-  /** The seq of our log together with which, or before which, a mark made now is stored. */
+  /** A mark made now is stored with the record of this seq of our log, or before it. */
   get #storedBy(): number {
     return this.#options.trail.newestSeq
   }
@@ -284,8 +284,8 @@ export class Outcomes {
   }
 
   /**
-   * The directory may name another host for a moment only, which is read here or which says something else of the
-   * account, and the relay that brings the account goes on.
+   * Looks again at the DID document of an account that a relay brings. The directory may name another host for a moment
+   * only, so that an event of the relay was refused.
    */
   #lookForForwarded({ account, source, message }: UpstreamEvent): void {
     if (account.sourceId !== source.id) return
@@ -293,8 +293,8 @@ export class Outcomes {
   }
 
   /**
-   * A relay forwards an account whose host is read here, as far as is known. The account may have moved to a host that is
-   * not, if it is not active where it was.
+   * A relay forwards an account whose host seems to be read here. If the account is inactive at that host, it may have moved
+   * to a host that is not read here.
    */
   #noteForwarded(event: UpstreamEvent): void {
     const { account, source, message } = event
@@ -312,9 +312,9 @@ export class Outcomes {
   }
 
   /**
-   * Another host than the account's must not mark the account. But it may turn out to be the account's, or may have been
-   * it for a while: then its commits are missing where the chain of the account is broken, before or after, or where the
-   * account has moved on to a host that has said nothing yet. Recovery finds out about the others.
+   * A host that is not the account's must not mark the account. But it may turn out to be the account's host, or may have
+   * been it for a while. Then the account misses its commits. So the account is marked where its chain is broken, and where
+   * it has moved on to a host that has said nothing yet. Recovery finds out about all others.
    */
   #noteUnheard({ account, source, message, receipt }: UpstreamEvent): void {
     source.unheard.add(account.did)

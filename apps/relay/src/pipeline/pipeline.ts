@@ -4,8 +4,8 @@
  * becomes of an event; this carries it out.
  *
  * Always holds: events of one account from one source are logged in the order in which they came, whatever waits or is
- * tried again. Nothing of one source or account waits for another one. An event is refused for a reason of a closed set
- * or logged, and only then is it done. What is thrown while one event is handled costs that event.
+ * tried again. No source or account waits for another. An event is done only when it was logged, ignored, or refused for a
+ * reason of a closed set. An error that is thrown while one event is handled costs only that event.
  *
  * Elsewhere: what an event waits for (`event-waits.ts`), how its way ends (`outcomes.ts`), and sources that are held up
  * by one event (`held-up-sources.ts`).
@@ -32,10 +32,7 @@ import { plainBytesMax, pressure, waitLimits, type WaitLimits } from './limits.t
 import { Outcomes, type OutcomeOptions } from './outcomes.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 
-/**
- * From one question to the host of an inactive account to the next, give or take a fifth. Commits that come between are
- * refused.
- */
+/** Time between two questions to the host of an inactive account, plus or minus a fifth. Commits in between are refused. */
 const askAgainMs = 300_000
 
 export interface PipelineOptions extends OutcomeOptions {
@@ -238,11 +235,11 @@ export class Pipeline {
     if (this.#isClosed || hasMovedOn || isBanned) return
     this.outcomes.assign(account, source.id, 'active')
     this.outcomes.announce(account)
-    // What the account wrote while it was inactive here was left out.
+    // Commits that came while the account was inactive here were left out.
     this.outcomes.markMissing(account, source, receipt.place)
   }
 
-  /** Handles an event. What is thrown costs that event: undefined is returned. @throws what a storage fault throws. */
+  /** Handles an event. An error costs only that event, and undefined is returned. @throws storage faults. */
   #guarded<T>(event: UpstreamEvent, handle: () => T): T | undefined {
     const { bytes } = event.message
     try {
@@ -261,7 +258,7 @@ export class Pipeline {
       this.outcomes.leaveOut(event, detail, 'internal-error')
     } catch (error) {
       if (isStorageFault(error)) throw error
-      // The defect lies in leaving it out. The cursor passes it all the same.
+      // Leaving it out failed, too. The cursor passes the event all the same.
       if (event.receipt.event) this.outcomes.finish(event, 0)
       this.#observer.onRefused(event.source, 'internal-error', detail, { did: event.account.did })
     }
@@ -365,7 +362,7 @@ export class Pipeline {
 
   #mayAsk({ askedAtMs, logId }: Account): boolean {
     const sinceMs = this.#clock.nowMs() - askedAtMs
-    // Below 0 the clock was set back since.
+    // Below 0: the clock was set back.
     return sinceMs < 0 || sinceMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
   }
 

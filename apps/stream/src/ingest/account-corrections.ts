@@ -38,13 +38,13 @@ export class AccountCorrections {
     if (!state || state.accountSeen !== seen || !isNews(word, state)) return
     const isDown = isHidden(word)
     states.set(did, { ...state, isHidden: isDown })
-    // At once: readers of live events are not given again what they were not shown.
+    // Tell readers at once, because live events that were not shown to them do not come again.
     hidden.set(did, isDown)
     observer.onNotice({ is: 'account-corrected', did, ...word })
     if (isDown) {
       // As after an event: what a backfill wrote that was stopped on its way may leave the archive too.
       states.archived.forget(did)
-      // No row tells a pass that the records of a deleted account are to go.
+      // A compaction learns of deleted accounts by rows, and there is none here.
       if (word.status === 'takendown' || word.status === 'deleted') observer.onTakedown?.(did)
     } else {
       if (state.rev !== '' || state.backfillRev !== '') states.mark(did)
@@ -53,7 +53,7 @@ export class AccountCorrections {
   }
 }
 
-/** A reason of the relay's own says nothing of an account that its host has hidden. */
+/** Whether the relay's answer differs from the state. Its own reasons, such as `throttled`, neither hide nor show an account. */
 function isNews(word: AccountWord, state: Readonly<RepoState> | undefined): boolean {
   return state !== undefined && (state.isHidden ? word.active : isHidden(word))
 }

@@ -1,6 +1,6 @@
 import type { StateDatabase } from '../state-database.ts'
 
-/** A record that live events brought: whatever its repository holds now, the archive has that, or will. */
+/** In place of a CID: live events brought the record, so they bring every later content of it, too. */
 export const broughtLive = ''
 
 /** What was noted of one account since the last save. */
@@ -10,7 +10,7 @@ interface Changes {
   records: Map<string, string>
 }
 
-/** Notes of one account from which on its repository is read again instead. Notes of the same record count each time. */
+/** With so many notes of one account, its repository is read again instead. Notes of the same record count each time. */
 export const notesMax = 5000
 /** How many notes of forgotten accounts a save deletes, beside as many as it writes: a few milliseconds. */
 const sweptAtOnce = 1000

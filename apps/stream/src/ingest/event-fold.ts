@@ -64,7 +64,7 @@ export class EventFold {
     }
   }
 
-  /** Nothing is known of an event of this account, so records of it may be missing. */
+  /** An event of this account was left out, so records of it may be missing. */
   markIncomplete(did: string): void {
     this.#options.states.mark(did)
   }
@@ -80,7 +80,7 @@ export class EventFold {
       return { reason: 'stale-rev', detail: `rev ${rev} is not after ${newest}` }
     }
     if (isKnown && prevData === undefined && needsPrevData) {
-      // Its host may never name it. The repository, which brings what the commit says, is read some times a day at most.
+      // Its host may never send `prevData`. Reading the repository, some times a day at most, brings what the commit says.
       states.mark(did)
       return { reason: 'missing-prev-data', detail: `rev ${rev} does not name the tree before it` }
     }
@@ -90,7 +90,8 @@ export class EventFold {
     const isArchived = unarchived(rows, writtenOf(commit, state)).length === 0
     const leftOut = isArchived ? undefined : whyLeftOut(commit, state)
     const written = this.#append(commit, state, leftOut ? [] : rows)
-    // Relays pass on nothing of an account that is not active. So the one that does is asked whether it is active again.
+    // Relays pass on nothing of an inactive account. If one passes on a commit of an account that is hidden here, the mark has
+    // the relay asked whether the account is active again.
     const isWhole = isContinuous && !leftOut && !commit.dropped.includes('missing-record')
     // The first commit of all begins with nothing, so everything of the repository comes with it or after it.
     const isFirst = !isKnown && !leftOut && since === null && prevData === undefined
@@ -104,9 +105,9 @@ export class EventFold {
   }
 
   /**
-   * A stop left rows of a backfill behind this commit, whose own rows are before them in the archive. The chain goes on
-   * with it, or the next commit would have the whole repository read again. Behind a marker nothing counts but what the
-   * refill writes, which has to be begun again.
+   * Moves the chain on with a commit that is older than the rows of a backfill which a stop cut short: otherwise the next
+   * commit would have the whole repository read again. The rows of the commit are in the archive before those. After a marker
+   * the chain stays, because only what the refill writes counts then, and it has to be begun again.
    */
   #passOver(commit: GoodCommit, state: Readonly<RepoState>): void {
     const { did, rev, data, since, prevData } = commit
@@ -154,10 +155,10 @@ export class EventFold {
     const seen = `${epoch}/${event.upstreamSeq}/${Math.floor(witnessedAt / 1000)} ${name}`
     const isDown = event.kind === 'account' && isHidden(event)
     if (event.kind === 'account' && isTakedown(event)) this.#options.onTakedown(did)
-    // The state knows already what archived rows say, and a newer one of them may say something else.
+    // If the row is archived, the state knows what it says already, and what newer rows say.
     const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
-    // Readers have been past what was hidden, and it may have left the archive.
-    // So have those that go by events alone, when the relay had to be asked whether the account is active.
+    // Readers have been past what was hidden, and it may have left the archive. Readers go by events, so this holds also
+    // when the state is corrected already, because the relay was asked (`AccountCorrections`).
     const wasHidden = state.isHidden || (!isArchived && saysHidden(state.accountSeen))
     const isBack =
       event.kind === 'account' && wasHidden && !hidden && (state.rev !== '' || state.backfillRev !== '')
@@ -201,11 +202,11 @@ export function isTakedown(event: AccountMessage): boolean {
 
 /** Why a commit gives no more rows than are archived of it. Undefined when it gives them. */
 function whyLeftOut({ rev }: GoodCommit, { isHidden, written }: Readonly<RepoState>): Repeated | undefined {
-  // Files would keep the rows, and nobody is shown them. The repository is read when the account is active again.
+  // Segments would keep rows that nobody may see. The repository is read when the account is active again.
   if (isHidden)
     return { reason: 'account-hidden', detail: `rev ${rev} was written while the account is not active` }
-  // Before a kill the commit gave no rows, because its account was hidden or could not be resolved then, or not all that it
-  // gives now, because fewer collections were watched.
+  // Before a kill the commit gave no rows, because its account was hidden or could not be resolved, or it gave fewer rows
+  // than now, because fewer collections were watched.
   return written.some(({ event }) => revOf(event) > rev)
     ? { reason: 'passed-over', detail: `rows of events after rev ${rev} are archived already` }
     : undefined
@@ -243,10 +244,10 @@ function revOf(name: string): string {
 }
 
 /**
- * Whether an event is the last one seen, or came before it. Within one numbering of the relay its numbers say so,
- * whatever the clocks of hosts say; in a later one, what is no newer than the last event of the earlier one is old. A host
- * whose clock was ahead says nothing of what came after that event did.
- * @param seen as `#applyMarker` writes it. What older versions wrote has no number, or no time at which it came.
+ * Whether an event is the last one seen, or came before it. Within one numbering of the relay, its numbers say so, whatever
+ * the clocks of hosts say. In a later numbering, an event is old if its time is not after that of the last event seen. If the
+ * clock of that event's host was ahead, the time at which the event came counts in its place.
+ * @param seen as `#applyMarker` writes it. Older versions wrote no number, or no time at which the event came.
  */
 function isRepeat(event: Marker, epoch: number, seen: string): boolean {
   const [place = '', , seenTime = ''] = seen.split(' ', 3)

@@ -3,8 +3,8 @@
  *
  * Always holds: events of one DID are done in order; the saved position at the relay never passes an event that is not
  * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
- * second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
- * is handled costs that event.
+ * second row. Bad input is counted and skipped, and never holds up what comes after it. An error that is thrown while one
+ * event is handled costs only that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys and verdicts (`SignedEvents`), what is news (`EventFold`).
  */
 import { setImmediate } from 'node:timers/promises'
@@ -50,7 +50,7 @@ export interface IngestOptions {
   >
   /** Rows that the saved states do not account for: their events come again. */
   unapplied: readonly Row[]
-  /** The same, of backfills, which go on after them. */
+  /** The same for rows of backfills, which go on after them. */
   unappliedOfBackfill: readonly Row[]
   observer: IngestObserver
   reconnectMs?: { first: number; max: number }
@@ -61,7 +61,7 @@ export interface IngestOptions {
   clock?: RepeatingClock
   /** Rows of a repository that are written in one turn of the event loop. Default 64. */
   refillRows?: number
-  /** A number from 0 up to 1, by which waits for documents differ. Default: `Math.random`. */
+  /** A random number, at least 0 and below 1, by which waits for documents differ. Default: `Math.random`. */
   random?: () => number
   /** How the relay is read. Default: over the network. */
   connect?: (options: RelayConnectionOptions) => RelayReader
@@ -87,7 +87,7 @@ const laneLimits = {
 const verifyBytes = { high: 2 * megabyte, low: megabyte }
 /** Most bytes of events that wait for identities. Above it the events that have waited longest are left out. */
 const waitingBytesMax = 64 * megabyte
-/** How long a takedown waits for documents, which its account may keep from us. The archive loses those rows anyway. */
+/** How long a takedown waits for events before it that lack a DID document. The archive would lose their rows anyway. */
 const takedownWaitMsMax = 10_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
@@ -105,10 +105,10 @@ export class Ingest {
   readonly #signed: SignedEvents | undefined
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
-  /** Accounts whose takedown a stop left unsaved. Its event may not come again, if there is another relay. */
+  /** Accounts with a takedown that is archived and was not saved before a stop. Another relay may not send it again. */
   readonly #takenDown: ReadonlySet<string>
   readonly #lanes: Lanes<Upstream, AnyEvent>
-  /** Accounts whose takedown may wait, until it is looked whether it does. */
+  /** Accounts with a takedown for which `#giveUpBefore` will be called. */
   readonly #boundWaits = new Set<Did>()
   readonly #stop = new AbortController()
   #newestTime: string | undefined
@@ -280,8 +280,8 @@ export class Ingest {
   }
 
   /**
-   * A lane has no room for an event. What nobody signs is held all the same, in the place of what waits before it: an
-   * account that fills its lane would else stay visible after its takedown.
+   * A lane has no room for an event. An `#identity` or `#account` is held all the same, in the place of other events of the
+   * lane: otherwise an account that fills its lane would stay visible after its takedown.
    */
   #turnAway(event: AnyEvent, lane: EventLane): void {
     const lanes = this.#lanes
@@ -333,7 +333,7 @@ export class Ingest {
     this.#checkRoom()
   }
 
-  /** A takedown of an account came. If it still waits in a while, what waits before it for a document is left out. */
+  /** A takedown of an account came. If it still waits after `takedownWaitMsMax`, the signed events before it are left out. */
   #boundWait(did: Did): void {
     if (this.#boundWaits.has(did) || !this.#upstream.lanes.has(did)) return
     this.#boundWaits.add(did)
@@ -381,7 +381,7 @@ export class Ingest {
     }
   }
 
-  /** Handles an event. What is thrown costs that event: undefined is returned. @throws what a storage fault throws. */
+  /** Handles an event. An error costs only that event, and undefined is returned. @throws storage faults. */
   #guarded<T>(event: RelayEvent, handle: () => T): T | undefined {
     try {
       return handle()
@@ -398,7 +398,7 @@ export class Ingest {
       this.#leaveOut(event, 'a defect of this stream', 'internal-error')
     } catch (again) {
       if (isStorageFault(again)) throw again
-      // The defect lies in leaving it out.
+      // Leaving it out failed, too.
       this.#finish(event)
     }
   }
@@ -408,7 +408,7 @@ export class Ingest {
     this.#observer.onNotice({ is: 'internal-error', did, upstreamSeq, error, bytes })
   }
 
-  /** Has one event verified, as soon as the identity of its account is there. What is not signed is applied. */
+  /** Has a signed event verified as soon as the identity of its account is there. Applies any other event. */
   #start(event: RelayEvent, lane: EventLane): Outcome {
     const { message } = event
     const { did } = message
@@ -454,7 +454,7 @@ export class Ingest {
     return 'done'
   }
 
-  /** Gives an event up for no fault of its own: records of its account may be missing. */
+  /** Gives up an event that is not at fault. Its account is marked, because records of it may be missing. */
   #leaveOut(event: RelayEvent, detail: string, reason: EventRefusal = 'identity-unavailable'): void {
     const { did } = event.message
     this.#fold.markIncomplete(did)
@@ -479,7 +479,7 @@ export class Ingest {
     if (this.#saving) return
     const { position, covered, dirtyCount } = this.#states
     const isSaved = position?.cursor === this.#progress.done && position.epoch === this.#epoch.epoch
-    // A save of its own tells the log which rows are in blocks by now, because another event may be long in coming.
+    // Save also when only blocks were written, so that the log lets go of their rows although no event follows.
     if (isSaved && dirtyCount === 0 && covered.blockSeq === this.#options.sink.blockSeq) return
     this.#saving = this.#save().finally(() => {
       this.#saving = undefined

@@ -26,7 +26,7 @@ export interface RelayConnectionOptions {
   cursor: () => number
   /** One message of `size` bytes, which may be part of a larger buffer. */
   onEvent: (message: EventMessage, size: number) => void
-  /** Of `OutdatedCursor` the first of a connection: each has every PDS read again, and a relay says it once. */
+  /** Called with each notice, but with `OutdatedCursor` once per connection, because it has every PDS read again. */
   onNotice: (notice: Notice) => void
   /** What was thrown while a message was read or handed over. What this throws ends the process. */
   onDefect: (error: unknown, message: Buffer) => void

@@ -36,7 +36,7 @@ export interface RefillEvent {
 export type AnyEvent = RelayEvent | RefillEvent
 export type EventLane = Lane<Upstream, AnyEvent>
 
-/** Whether an event is one that nobody signs. What it says is read nowhere again. */
+/** Whether an event is an `#identity` or `#account`. Nobody signs these, and nothing else tells what they say. */
 export function isMarker(event: AnyEvent): boolean {
   return !('refill' in event) && !isSigned(event.message)
 }

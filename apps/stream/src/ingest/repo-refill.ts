@@ -66,9 +66,9 @@ interface Plan {
   upTo: { watchRevision: number; path: string }
 }
 
-/** The path of the note that holds `upTo`. No record has it. */
+/** The path of the note that holds `upTo`. No record has this path. */
 const upToPath = '$upTo'
-/** The path of the note that holds the revision of the marker, while a rewrite is under way. No record has it. */
+/** The path of the note that holds the revision of the marker, while a rewrite is under way. No record has this path. */
 export const markerPath = '$sync'
 const rowsPerTurnDefault = 64
 /** Bytes of records after which a turn ends, whatever they are: one may have a megabyte. */
@@ -110,7 +110,7 @@ export class RepoRefill {
         bytesLeft -= record.record.length
       }
     } finally {
-      // A defect that ends the refill here has nothing written twice.
+      // Noted after a defect, too, so that the next refill writes nothing twice.
       if (this.#next < records.length) this.#noteProgress(begun)
     }
     if (this.#next < records.length) return undefined
@@ -248,12 +248,12 @@ export class RepoRefill {
     states.set(did, {
       ...state,
       ...(isNewest ? { rev, data, written: state.written.filter(({ event }) => !isUpTo(event, rev)) } : {}),
-      // What was lost after the repository was asked for, it may lack as well.
+      // The repository may lack an event that was lost after it was asked for: then the mark stays.
       needsRefetch: state.needsRefetch && !isMarkDone,
       completeRevision: watchRevision,
       backfillRev: '',
     })
-    // What is added since has a backfill of its own.
+    // Collections that were added since have a backfill of their own, which needs the notes of their records.
     const added = isResumed
       ? [...watched.names()].filter((name) => watched.isAddedAfter(name, watchRevision))
       : []
@@ -269,8 +269,9 @@ function pathOf({ collection, rkey }: RepoRecord): string {
 }
 
 /**
- * Whether an event, by the name that `written` has it under, is refused as old when it comes again after the repository of
- * a revision. A `#sync` of that revision is not, and its row is archived already.
+ * Whether an event will be refused as old when it comes again, because the repository of revision `rev` is written. A `#sync`
+ * of that very revision will not, and its row is archived already.
+ * @param event its name in `written`
  */
 function isUpTo(event: string, rev: string): boolean {
   const [kind, eventRev = ''] = event.split(' ', 2)

@@ -28,7 +28,7 @@ export interface RepoState {
   accountSeen: string
   /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
   needsRefetch: boolean
-  /** Which mark of all since the start was its last one; 0 without one. Not stored. */
+  /** `RepoStates.marks` at its last mark; 0 without one. Not stored. */
   markedAt: number
   /**
    * Revision of the watched collections for which the archive has everything that the repository held, or has since. 0:
@@ -75,8 +75,8 @@ export const markedMax = 20_000
 /** An identity is good for a day. */
 const identityMs = 86_400_000
 /**
- * How many older ones a save deletes, beside as many as it writes: a few milliseconds. All of 100,000 at once would take two
- * seconds.
+ * Old identities that a save deletes, beside as many as it writes: a few milliseconds. To delete 100,000 at once would take
+ * two seconds.
  */
 const sweptAtOnce = 100
 
@@ -209,7 +209,7 @@ export class RepoStates {
     return this.#marks
   }
 
-  /** Nothing is known of an event of this account, so records of it may be missing: its repository is to be read. */
+  /** Records of this account may be missing: its repository is to be read. */
   mark(did: string): void {
     this.set(did, { ...(this.get(did) ?? unknownRepo), needsRefetch: true, markedAt: ++this.#marks })
   }

@@ -87,7 +87,7 @@ export class SignedEvents {
     const { lanes, onUnresolved, onDefect } = this.#options
     const { receivedMs, keySinceMs: refreshAfter } = event
     const { did } = lane
-    // Anybody can own a host that never answers. The directory is the operator's choice.
+    // Anybody can have a host of did:web that never answers. The PLC directory is the operator's choice.
     if (!did.startsWith('did:plc:')) lanes.discount(lane)
     const onFault = (error: IdentityError): void => {
       if (!error.isOwnLimit) lanes.discount(lane)

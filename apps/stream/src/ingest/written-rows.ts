@@ -76,7 +76,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unap
       if (isCommit) states.archived.note(did, path, broughtLive)
     }
     const written = [...noted.values()]
-    // The event may come again only after another start, which would show what the account wrote.
+    // Hide or show the account now, because the event may come again only after another start.
     states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
     if (hiddenAt.has(did)) states.archived.forget(did)
   }
