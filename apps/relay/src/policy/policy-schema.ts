@@ -1,5 +1,6 @@
 import { operationsSchema } from '@tributary/operations'
 import type Database from 'better-sqlite3'
+import { migrate } from '../state/migrate.ts'
 
 const migrations = [
   `CREATE TABLE source (
@@ -35,9 +36,5 @@ const migrations = [
 export function preparePolicy(db: Database.Database): void {
   db.pragma('journal_mode = WAL')
   db.pragma('synchronous = FULL')
-  db.transaction(() => {
-    const version = Number(db.pragma('user_version', { simple: true }))
-    for (const migration of migrations.slice(version)) db.exec(migration)
-    db.pragma(`user_version = ${migrations.length}`)
-  }).immediate()
+  migrate(db, 'policy.sqlite', migrations)
 }

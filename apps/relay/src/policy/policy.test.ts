@@ -6,6 +6,7 @@ import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import { accountQuotaOf, eventRatesOf, isTrustedHost } from './limits.ts'
+import { prepare } from '../state/schema.ts'
 import { preparePolicy } from './policy-schema.ts'
 import { PolicyStore } from './policy-store.ts'
 import type { RelayLimits } from './relay-limits.ts'
@@ -88,6 +89,17 @@ test('what an operator decides is on disk when that is said, whatever happens to
   preparePolicy(db)
   assert.equal(db.pragma('synchronous', { simple: true }), 2, 'FULL')
   db.close()
+})
+
+test('databases that a newer relay has written are left as they are', () => {
+  for (const prepareNow of [preparePolicy, prepare]) {
+    const db = new Database(':memory:')
+    prepareNow(db)
+    db.pragma('user_version = 999')
+    assert.throws(() => prepareNow(db), /sqlite has version 999, and this relay knows \d+: a newer relay/)
+    assert.equal(db.pragma('user_version', { simple: true }), 999)
+    db.close()
+  }
 })
 
 test(

@@ -4,6 +4,7 @@
  * folding the rest of the log gives the state again.
  */
 import type Database from 'better-sqlite3'
+import { migrate } from './migrate.ts'
 
 const migrations = [
   `CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL);
@@ -49,9 +50,5 @@ const migrations = [
 export function prepare(db: Database.Database): void {
   db.pragma('journal_mode = WAL')
   db.pragma('synchronous = NORMAL')
-  db.transaction(() => {
-    const version = Number(db.pragma('user_version', { simple: true }))
-    for (const migration of migrations.slice(version)) db.exec(migration)
-    db.pragma(`user_version = ${migrations.length}`)
-  }).immediate()
+  migrate(db, 'state.sqlite', migrations)
 }
