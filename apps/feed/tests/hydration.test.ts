@@ -19,6 +19,8 @@ const alice = did('alice')
 const target = { uri: `at://${did('bob')}/org.impact.claim.activity/3act`, cid: recordCid }
 const second = { uri: `at://${did('bob')}/org.impact.claim.activity/3other`, cid: recordCid }
 const smallVideo = (fields: object): object => ({ $type: 'org.impact.defs#smallVideo', video: blob(fields) })
+/** A CID of 80 bytes: 124 signs in base 36, which the lexicon library reads, and 129 in the base 32 that it writes. */
+const longCid = `k${BigInt(`0x0155124c${'ab'.repeat(76)}`).toString(36)}`
 const unknownUnion = { $type: 'org.example.defs#hologram', image: { size: -1 } }
 let feed: TestFeed
 
@@ -236,6 +238,7 @@ const dropped: readonly DropCase[] = [
     { size: '2000' },
     { size: 5_242_881 },
     { ref: { $link: 'bafybroken' } },
+    { ref: { $link: longCid } },
     { ref: { '/': 'x', bytes: 'x' } },
     { ref: { '/': 'x', bytes: 'x', toString: 'x' } },
     { ref: undefined, $type: undefined, cid: recordCid, size: undefined },

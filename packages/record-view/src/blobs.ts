@@ -21,6 +21,9 @@ const holders: ReadonlyMap<unknown, BlobLimit & { readonly field: string }> = ne
   ],
 ])
 
+/** Signs of the longest CID that the library reads. It writes base 32, which takes more of them than other forms. */
+const cidCharsMax = 128
+
 const socialImage: BlobLimit = { bytesMax: 1_000_000, mimeTypes: ['image/png', 'image/jpeg'] }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -63,6 +66,7 @@ function isBlobWithin(blob: unknown, { bytesMax, mimeTypes }: BlobLimit): boolea
   const { size, mimeType } = blob
   // The library takes objects of certain fields for a CID, and leaves them as they are.
   if (Object.getPrototypeOf(blob.ref) === Object.prototype) return false
+  if (blob.ref.toString().length > cidCharsMax) return false
   if (!Number.isInteger(size) || size < 0 || size > bytesMax) return false
   return mimeTypes === undefined || mimeTypes.includes(mimeType)
 }

@@ -9,7 +9,7 @@ import { contentOf, entryCollections } from './content.ts'
 import { createRecordReader } from './record.ts'
 
 /** Raised when the same record gives another view. */
-const formVersion = 2
+const formVersion = 3
 /** Bytes of a view as JSON: what a page can hold for one entry. Records that are not made for it stay far below. */
 const viewBytesMax = 10_000
 
