@@ -59,7 +59,7 @@ export const feedSettings = defineSettings(
       default: 4096,
       min: 1,
       max: 1_000_000,
-      doc: 'The same for one client address, or one IPv6 /64.',
+      doc: 'The same for one client address, or one IPv6 /48.',
     }),
     tokensMax: integer({
       default: 16_384,

@@ -79,7 +79,7 @@ test('a page that takes too long, has no place or lost its caller is answered an
     assert.match(text, new RegExp(`feed_pages_unread_total\\{[^}]*reason="${reason}"[^}]*\\} 1`))
 })
 
-test('pages are read with a share for each network, an IPv4 address or an IPv6 /64', async () => {
+test('pages are read with a share for each network, an IPv4 address or a whole IPv6 /48', async () => {
   const causes: (string | undefined)[] = []
   const index: IndexReader = {
     snapshot: ({ cause }) => Promise.reject(new ReaderBusyError((causes.push(cause), 'busy'))),
@@ -99,9 +99,9 @@ test('pages are read with a share for each network, an IPv4 address or an IPv6 /
     readPage,
   })
   const body = Buffer.from(JSON.stringify(request({ viewerDid: viewer })))
-  for (const address of ['192.0.2.1', '2001:db8::1', '2001:db8::2'])
+  for (const address of ['192.0.2.1', '2001:db8::1', '2001:db8:0:7::2', '2001:db8:7::1'])
     await assert.rejects(call(getFeed, body, { 'content-type': 'application/json' }, address), XrpcError)
-  assert.deepEqual(causes, ['192.0.2.1', '2001:db8:0:0::/64', '2001:db8:0:0::/64'])
+  assert.deepEqual(causes, ['192.0.2.1', '2001:db8:0::/48', '2001:db8:0::/48', '2001:db8:7::/48'])
 })
 
 test('a page is read no further when its caller has gone', async () => {

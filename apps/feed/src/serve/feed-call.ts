@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { jsonStringToLex, type Lexicons } from '@atproto/lexicon'
 import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { networkOf, XrpcError, parseJson } from '@tributary/xrpc'
+import { siteOf, XrpcError, parseJson } from '@tributary/xrpc'
 import type { Authenticator } from '../auth/authenticate.ts'
 import type { FeedAlgorithm } from '../feeds/feed-algorithm.ts'
 import { readCursor } from '../request/cursor.ts'
@@ -39,7 +39,7 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
   const checkOutput = createOutputCheck(lexicons)
   return async (method, bytes, headers, clientAddress, signal) => {
     const body = parseJson(bytes)
-    const network = networkOf(clientAddress)
+    const network = siteOf(clientAddress)
     const caller = await authenticate(headers.authorization, method, network)
     requireJson(headers['content-type'])
     const { feedId, limit, cursor, params } = readShape(lexicons, feeds, method, body)
