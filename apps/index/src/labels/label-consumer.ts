@@ -130,6 +130,8 @@ async function subscribe(
     const { op, t, body } = frame
     if (op === -1 && body['error'] === 'FutureCursor') {
       logger.error({ labeler, cursor }, 'the labeler counts anew; reading its labels from the beginning')
+      // Its list alone tells which labels it has lost. Noted first, because the new position says nothing of that.
+      await listing.ask()
       await store.rewind(labeler)
       return
     }

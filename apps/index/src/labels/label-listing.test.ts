@@ -9,7 +9,7 @@ import { test } from 'node:test'
 import { encode, toBytes } from '@atcute/cbor'
 import { createResolver } from '@tributary/identity'
 import type { IndexWriter } from '@tributary/index-store'
-import { type Did, encodeFrame } from '@tributary/protocol'
+import { type Did, encodeErrorFrame, encodeFrame } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, eventually, freePort, Signer, startLabeler, startPlc } from '@tributary/testkit'
 import { WebSocketServer } from 'ws'
@@ -19,7 +19,7 @@ import { Tally } from '../../tests/tally.ts'
 import { consumeLabels } from './label-consumer.ts'
 import { LabelListing, type ListingBounds } from './label-listing.ts'
 import { LabelStore } from './label-store.ts'
-import type { LabelResult } from './read-label.ts'
+import type { Label, LabelResult } from './read-label.ts'
 
 const logger = createLogger('index-test', { level: 'silent' })
 const allowedPrivateHosts = ['localhost']
@@ -39,6 +39,8 @@ class ScriptedLabeler implements AsyncDisposable {
   /** What is answered to the query with this cursor; the first has none. */
   answer: (cursor: string | null, limit: number) => Answer = () => ({ body: { labels: [] } })
   readonly asked: (string | null)[] = []
+  /** What is said to whoever connects. */
+  greeting: () => Uint8Array | undefined = () => encodeFrame('#info', { name: 'OutdatedCursor' })
   readonly #server: Server
   readonly #sockets: WebSocketServer
   readonly #signer: Signer
@@ -58,7 +60,8 @@ class ScriptedLabeler implements AsyncDisposable {
     })
     this.#sockets = new WebSocketServer({ server })
     this.#sockets.on('connection', (socket) => {
-      socket.send(encodeFrame('#info', { name: 'OutdatedCursor' }))
+      const greeting = this.greeting()
+      if (greeting) socket.send(greeting)
       for (const frame of this.#live) socket.send(frame)
     })
   }
@@ -157,6 +160,11 @@ class Reading implements AsyncDisposable {
   }
 }
 
+/** A label as it is stored. */
+function draft(src: Did, name: string): Label {
+  return { src, did: did(name), uri: did(name), cid: null, val: 'draft', neg: false, cts: 1n, exp: null }
+}
+
 test('the list of a real labeler is read page by page, with signatures and negations', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'listing-'))
   await using plc = await startPlc()
@@ -181,17 +189,7 @@ test('labels that the stream no longer holds come from the list, and those it ha
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
   await using connection = await openTestIndex()
-  const label = (name: string) => ({
-    src: labeler.did,
-    did: did(name),
-    uri: did(name),
-    cid: null,
-    val: 'draft' as const,
-    neg: false,
-    cts: 1n,
-    exp: null,
-  })
-  await new LabelStore(connection).store(labeler.did, 5, [label('a'), label('b')])
+  await new LabelStore(connection).store(labeler.did, 5, [draft(labeler.did, 'a'), draft(labeler.did, 'b')])
   labeler.label(90, 'd', 'standard', 9)
   labeler.answer = () => ({
     body: {
@@ -215,6 +213,21 @@ test('labels that the stream no longer holds come from the list, and those it ha
     malformed: 2,
     stored: 7,
   })
+})
+
+test('labels that a labeler which counts anew has lost are taken back', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openTestIndex()
+  const refusals = [encodeErrorFrame('FutureCursor', 'cursor in the future')]
+  labeler.greeting = () => refusals.shift()
+  await new LabelStore(connection).store(labeler.did, 500, [draft(labeler.did, 'a'), draft(labeler.did, 'b')])
+  labeler.answer = () => ({ body: { labels: [labeler.listed('b', 'draft', 0)] } })
+  await using reading = new Reading(connection, labeler, { stream: true })
+  await reading.results.until('stored', 2)
+  await reading.untilDue(false)
+  assert.deepEqual(await reading.inForce(labeler.did), ['b draft'])
+  assert.equal(await reading.store.cursor(labeler.did), 0)
 })
 
 test('a part of a list takes nothing back, unless the next list does not have it either', async () => {
