@@ -47,6 +47,6 @@ export type Wait = (signal: AbortSignal) => Promise<unknown>
 /**
  * What came of starting the head of a lane. `done`: nothing is left to do. `away`: it is somewhere else, from where
  * `settle` or `giveBack` tells of it. `after-those-away`: it can start only when nothing of the lane is away. A wait: it
- * is started again when that is over.
+ * is started again when that is over. The wait begins when nothing of the lane is away.
  */
 export type Outcome = 'done' | 'away' | 'after-those-away' | Wait

@@ -136,6 +136,33 @@ test('what comes while events of its lane come back starts after them, and is no
   assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
 })
 
+test('an event that comes back does not wait for what a later one waits for, which waits after it', async () => {
+  const started: string[] = []
+  let isAway = true
+  let letGo = (): void => assert.fail('nothing waits')
+  const lanes = new Lanes<Source, Event>(limits, {
+    start: ({ name }) => {
+      if (name === 'later' && isAway) return () => new Promise<void>((resolve) => (letGo = resolve))
+      started.push(name)
+      return started.length === 1 ? 'away' : 'done'
+    },
+    onFull: () => assert.fail('there is room'),
+    onPaused: () => undefined,
+  })
+  const source = new Source()
+  const [one, later] = [event('one'), event('later')]
+  for (const each of [one, later]) lanes.enter(source, did(1), each)
+  const lane = source.lanes.get(did(1))
+  assert.ok(lane)
+  lanes.giveBack(one, lane, one.message.bytes)
+  assert.deepEqual(started, ['one', 'one'])
+  isAway = false
+  letGo()
+  await setImmediate()
+  assert.deepEqual(started, ['one', 'one', 'later'])
+  assert.deepEqual([lanes.bytes, source.lanes.size, source.waitingLanes], [0, 0, 0])
+})
+
 test('an event that waits keeps no more memory than its own bytes', () => {
   const { lanes } = waitingLanes()
   const source = new Source()
@@ -158,6 +185,27 @@ test('a lane whose wait is over starts few events in each turn of the event loop
     assert.ok(done.length - before <= 16, `${done.length - before} events started in one turn`)
   }
   assert.deepEqual(done, ['head', ...Array.from({ length: 61 }, (_, i) => `free-${i}`)])
+})
+
+test('a lane of which events are away starts more of them in the next turn of the event loop', async () => {
+  let started = 0
+  let letGo: (() => void) | undefined
+  const lanes = new Lanes<Source, Event>(limits, {
+    start: () => {
+      if (!letGo) return () => new Promise<void>((resolve) => (letGo = resolve))
+      started++
+      return 'away'
+    },
+    onFull: () => assert.fail('there is room'),
+    onPaused: () => undefined,
+  })
+  const source = new Source()
+  for (let n = 0; n < 20; n++) lanes.enter(source, did(1), event(`${n}`))
+  letGo?.()
+  await setImmediate()
+  assert.equal(started, 16)
+  await setImmediate()
+  assert.equal(started, 20)
 })
 
 test('what waits is bounded for a lane, a source and all, and a source with little has its share all the same', () => {

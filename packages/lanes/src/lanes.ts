@@ -192,7 +192,8 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   }
 
   #await(lane: Lane<S, E>, wait: Exclude<Outcome, 'done' | 'away'>): void {
-    if (wait === 'after-those-away') return
+    // An event that is away may come back. It must not wait for what a later event waits for.
+    if (wait === 'after-those-away' || (lane.away > 0 && !lane.isPausing)) return
     const controller = new AbortController()
     lane.wait = controller
     this.#expectSoon(lane)
