@@ -329,7 +329,11 @@ export class RelayCore implements AsyncDisposable {
     const fail = (error: Error): never => {
       throw error
     }
-    const env = { TRIBUTARY_RELAY_DATA_DIRECTORY: this.#directory, ...this.#env }
+    const env = {
+      TRIBUTARY_RELAY_DATA_DIRECTORY: this.#directory,
+      TRIBUTARY_RELAY_IDENTITY_WAIT_SECONDS: '1',
+      ...this.#env,
+    }
     const settings = readSettings(relaySettings, { env })
     const resources = new AsyncDisposableStack()
     const storage = await openStorage(settings, { logger, clock, onSync: () => {}, fail }, resources)
@@ -369,7 +373,7 @@ export class RelayCore implements AsyncDisposable {
       trail,
       verification: newVerification({ workers: 1 }),
       strict: true,
-      identityWaitMsMax: 1000,
+      identityWaitMsMax: settings.identityWaitSeconds * 1000,
       takeUnheard: (did) => sources.takeUnheard(did),
       forwardersOf: (did) => sources.forwardersOf(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),

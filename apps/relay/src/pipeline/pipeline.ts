@@ -218,11 +218,13 @@ export class Pipeline {
       )
   }
 
-  /** Leaves out an event that waits. False when it does not wait. */
+  /** Leaves out an event that waits, or a `#sync` of our own that waits before it. False when neither does. */
   #drop(event: UpstreamEvent): boolean {
     const lane = event.source.lanes.get(event.account.did)
-    if (!lane || !this.#lanes.drop(event, lane)) return false
-    this.#guarded(event, () => this.outcomes.leaveOut(event, 'too much came after it while it waited'))
+    const head = lane?.waiting[0]
+    const first = head?.receipt.upstreamSeq === 0 ? head : event
+    if (!lane || !this.#lanes.drop(first, lane)) return false
+    this.#guarded(first, () => this.outcomes.leaveOut(first, 'too much came after it while it waited'))
     return true
   }
 

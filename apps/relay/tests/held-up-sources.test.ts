@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Signer } from '@tributary/testkit'
+import { waitLimits } from '../src/pipeline/limits.ts'
+import { RelayCore } from './relay-core.ts'
+
+const host = 'here.example.com'
+
+/** Owners of accounts decide what their documents say, and when these can be read. */
+test('an account whose current commit waits for its document does not hold up its host', async () => {
+  await using core = await RelayCore.start([host], { TRIBUTARY_RELAY_IDENTITY_WAIT_SECONDS: '3600' })
+  const [key, other] = [core.key, Signer.fromSeed('other')]
+  const changeKey = async (signer: Signer): Promise<void> => {
+    await core.clock.pass(10)
+    core.key = signer
+    core.asked = 0
+    core.send(host, '#identity', { did: core.did })
+  }
+  core.send(host, '#commit', core.commit())
+  await core.settled()
+  await changeKey(other)
+  core.send(host, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${host} bad-signature`])
+  // The host is asked for the commit that was left out. What it gives is held for two seconds.
+  await changeKey(key)
+  while (core.asked === 0) await core.clock.pass(250)
+  await changeKey(other)
+  await core.settled()
+  core.isDirectoryAway = true
+  await core.pass(3)
+  assert.equal(core.account.underWay, 1)
+  // It waits after the commit that the relay has fetched.
+  core.send(host, '#commit', core.commit())
+  const sendOthers = (count: number): void => {
+    for (let n = 0; n < count; n++) core.send(host, '#account', { did: 'did:example:other', active: true })
+  }
+  sendOthers(waitLimits.pending.events)
+  assert.ok(core.source(host).openSpan > waitLimits.pending.events)
+  for (const seconds of [waitLimits.pending.waitMs / 1000, 1]) {
+    await core.pass(seconds)
+    sendOthers(1)
+  }
+  assert.equal(core.source(host).openSpan, 0)
+})
