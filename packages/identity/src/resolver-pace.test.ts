@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { alice, bob, startMs, startSlow, World } from '../tests/resolver-world.ts'
+import { alice, bob, hourMs, startMs, startSlow, World } from '../tests/resolver-world.ts'
 import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
 import { type Identity, IdentityError } from './index.ts'
 
@@ -289,6 +289,23 @@ test('hosts take turns: one that names thousands of accounts delays another by o
   assert.ok(waits.every((ms = 0) => ms >= 1000 && ms <= 60_000))
   // Nearly all are told different moments, so that they do not come back together.
   assert.ok(new Set(waits).size > 800)
+})
+
+test('documents that are read ahead delay a host by one turn, whatever hosts they name', async () => {
+  await using world = await startSlow(100)
+  world.plc.handler = (path, response) => {
+    const serviceEndpoint = `https://${path.slice(-4)}.example.com`
+    const service = [{ id: '#atproto_pds', type: 'AtprotoPersonalDataServer', serviceEndpoint }]
+    response.end(JSON.stringify(sampleDocument(path.slice(1), { service })))
+  }
+  const dids = Array.from({ length: 200 }, (_, n) => sampleDid(1000 + n))
+  for (const did of dids) await world.resolver.resolve(did, { onBehalfOf: 'hostile.com' })
+  world.nowMs += 21 * hourMs
+  for (const did of dids) world.resolver.peek(did)
+  const sinceMs = world.nowMs
+  const identity = await world.resolver.resolve(alice, { onBehalfOf: 'good.com' })
+  assert.ok(identity.fetchedAt - sinceMs <= 100, `${identity.fetchedAt - sinceMs} ms`)
+  await world.plc.requested(2 * dids.length + 1)
 })
 
 test('looks that cannot begin because too much is waited for are not counted', async () => {

@@ -81,6 +81,11 @@ export interface IdentityResolver {
 
 /** Rest of its life in which an identity that is used is read again in the background. */
 const refreshAheadMs = keepMs.found / 6
+/**
+ * All readings ahead are one cause. Owners of accounts choose the hosts that their documents name: a cause for each host
+ * would give them any number of turns before a host that has sent an event.
+ */
+const readAhead = 'read ahead'
 
 /** DIDs without a document that are remembered. They have a map of their own, so that made-up DIDs push nobody out. */
 const unknownMax = 50_000
@@ -169,7 +174,7 @@ class Resolver implements IdentityResolver {
     if (entry.reading || standingFault(entry, this.#nowMs())) return
     try {
       // The entry notes how it went, and until then it is good as it is.
-      this.#begin(did, entry, entry.identity?.pdsHost).catch(() => undefined)
+      this.#begin(did, entry, readAhead).catch(() => undefined)
     } catch (error) {
       if (!(error instanceof IdentityError)) throw error
     }
