@@ -187,6 +187,48 @@ test('an account is hidden on the word of its present host alone, and of its dir
   ])
 })
 
+test('an account that is not active is not shown again on the word of a host that it has left', async () => {
+  await using world = await Scenario.start()
+  using host = await startHost((did) => ({ did, active: true }))
+  for (const name of ['moved', 'back']) {
+    await world.put(name, 'org.impact.context.evaluation', name, {})
+    await world.account(name, false, 'deactivated')
+  }
+  const nowMs = Date.now()
+  const resolve = async (did: Did, { refreshAfter = 0 }: ResolveOptions = {}): Promise<object> => {
+    const isFresh = refreshAfter >= nowMs
+    return {
+      pdsUrl: did === didOf('moved') && isFresh ? 'http://elsewhere.invalid' : host.url,
+      fetchedAt: nowMs,
+    }
+  }
+  const results: string[] = []
+  const stop = new AbortController()
+  const done = sweepAccounts(
+    {
+      writer: world.connection,
+      fold: world.fold,
+      resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
+      allowedPrivateHosts,
+      everyMs: dayMs,
+      isCaughtUp: () => true,
+      newestEventAt: () => undefined,
+      logger,
+      onChecked: (result: string) => results.push(result),
+      nowMs: () => nowMs,
+    },
+    stop.signal,
+  )
+  await eventually(
+    () => results.length === 2,
+    () => results,
+  )
+  stop.abort()
+  await done
+  assert.deepEqual(await world.entries(), ['evaluation.create back'])
+})
+
 test('a document that was read before does not show that the directory finds accounts', async (t) => {
   await using world = await Scenario.start()
   using host = await startHost((did) => ({ did, active: true }))

@@ -188,8 +188,8 @@ async function askHost(
     const { pdsUrl } = await read(now - documentAgeMsMax)
     if (pdsUrl === undefined) return undefined
     const status = await places.within(pdsUrl, () => fetchStatus(options, pdsUrl, did, signal))
-    if (status === undefined || status === 'active') return status
-    // Before anything is hidden: an account that moved is inactive where it used to be.
+    if (status === undefined) return undefined
+    // An account that moved is inactive where it used to be, or is said to be active there.
     const fresh = await read(now)
     return fresh.pdsUrl === pdsUrl ? status : undefined
   } catch (error) {
