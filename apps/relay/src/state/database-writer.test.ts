@@ -59,7 +59,9 @@ test('a program that writes into a database for a moment is waited for', async (
     const nothing = { appliedSeq: 1, forgotten: [], accounts: [], sources: [], identities: [] }
     const rows = { ...nothing, collections: [['app.bsky.feed.post', 'did:plc:abc']] as [string, Did][] }
     const notices = writer.notices(path('notices'))
-    // The thread opens the files the first time, and has them open the second time.
+    // On a busy machine the thread takes longer to begin than the files are locked.
+    await writer.notices(path('other')).list({ limit: 1 })
+    // It opens the files the first time, and has them open the second time.
     for (const _ of [1, 2]) {
       for (const file of files) file.exec('BEGIN IMMEDIATE')
       const written = Promise.all([
