@@ -63,7 +63,7 @@ export class RelayReport implements PipelineObserver {
 
   onStatus: PipelineObserver['onStatus'] = (account) => {
     const { hidden, log } = this.#options
-    hidden.set(account.logId, isHidden(account), log.nextSeq)
+    hidden.set(account, isHidden(account), log.nextSeq)
   }
 
   onPaused: PipelineObserver['onPaused'] = (source, reason, isPaused) =>

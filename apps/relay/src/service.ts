@@ -133,7 +133,7 @@ export async function startRelay(
   pipeline.onThreadDied((error) =>
     logger.error({ err: error }, 'a verifying thread has died; another one takes its place'),
   )
-  for (const { logId } of store.accounts.hidden()) hidden.set(logId, true, log.nextSeq)
+  for (const account of store.accounts.hidden()) hidden.set(account, true, log.nextSeq)
   resources.use(recovery).start(pipeline)
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 

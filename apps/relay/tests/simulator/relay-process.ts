@@ -432,7 +432,7 @@ export class RelayProcess {
   }
 
   #hide(account: Account): void {
-    this.#hidden.set(account.logId, isHidden(account), this.parts.log.nextSeq)
+    this.#hidden.set(account, isHidden(account), this.parts.log.nextSeq)
     this.#witness.onHidden(account.did, isHidden(account))
   }
 
