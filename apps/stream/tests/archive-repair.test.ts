@@ -48,8 +48,9 @@ interface Filled extends AsyncDisposable {
 /**
  * Three blocks sealed, with rows 1 to 6, and three that are not, with rows 7 to 12. Each block has one account.
  * @param blockSeq rows after this one, 6 or 12, are in the log alone.
+ * @param droppedSeq rows up to this one have left the log.
  */
-async function fill(blockSeq = 12): Promise<Filled> {
+async function fill(blockSeq = 12, droppedSeq = 0): Promise<Filled> {
   const scratch = await mkdtempDisposable(join(tmpdir(), 'archive-repair-'))
   const { path } = scratch
   const { archive } = await openArchive(path)
@@ -58,6 +59,10 @@ async function fill(blockSeq = 12): Promise<Filled> {
     for (const each of [n, n + 1]) archive.append(newRow({ n: each, did }), { seq: each, epoch: 0 })
     await eventually(() => archive.blockSeq === n + 1)
     if (n === 5) await archive.seal()
+    if (n + 1 === droppedSeq) {
+      archive.stateSaved({ appliedSeq: droppedSeq, blockSeq: droppedSeq })
+      await archive.forgetLogged()
+    }
   }
   const [sealed] = archive.segments.sealed
   const framesOf = (blocks: readonly { offset: number }[]) => blocks.map(({ offset }) => offset + 8)
@@ -205,6 +210,28 @@ test('when blocks and log are gone the loss is told, and no seq is given out aga
   rmSync(join(filled.path, 'log'), { recursive: true })
   assert.deepEqual(await filled.repair(), { lost: [[10, Infinity]], marked: 3 })
   await assert.rejects(filled.rows(), { name: 'ArchiveMismatchError' })
+})
+
+test('when the newest segment is gone, or all are, the loss is told and all accounts are marked', async () => {
+  for (const { gone, damage, lastSeq } of [
+    {
+      gone: [activeName],
+      damage: 'the blocks end at seq 6, and rows up to seq 12 were in blocks before',
+      lastSeq: 6,
+    },
+    { gone: [sealedName, activeName], damage: 'it is not there', lastSeq: 0 },
+  ]) {
+    await using filled = await fill(12, 8)
+    for (const name of gone) rmSync(filled.file(name))
+    await assert.rejects(filled.rows(), /tributary stream archive repair/)
+    assert.deepEqual(await filled.damage(), [damage])
+    assert.deepEqual(await filled.repair(), { lost: [[lastSeq, Infinity]], marked: 3 })
+    assert.deepEqual(await filled.damage(), [])
+    assert.deepEqual(
+      await filled.rows(),
+      all.filter((n) => n <= lastSeq || n > 8),
+    )
+  }
 })
 
 test('a repair needs the directory for itself', async () => {

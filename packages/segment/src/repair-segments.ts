@@ -59,6 +59,8 @@ export async function* verifySegments(directory: string, lastSeqMin = 0): AsyncG
   const names = await readdir(directory)
   const indices = names.flatMap((name) => parseSegmentName(name) ?? []).toSorted((a, b) => a - b)
   let lastSeq = 0
+  // All of them are gone, perhaps because their disk is not mounted.
+  if (indices.length === 0 && lastSeqMin > 0) yield missingSegment(segmentName(0))
   for (const [i, index] of indices.entries()) {
     const next = (indices[i - 1] ?? -1) + 1
     if (index - next > missingMax)
@@ -147,6 +149,8 @@ export async function repairSegment(
   const { mtimeMs } = await stat(path)
   const isSealedAnew = isSealed || !known.isLast
   await writeBeside(path, countRows(pieces, repair), { isSealed: isSealedAnew, replacedAtMs: mtimeMs })
+  // Newer segments may be gone, of which no file tells.
+  if (segment && known.isLast) noteLostEnd(repair.lost, segment.header.maxSeq, known)
   beforeReplaced(repair.lost)
   await keepBeside(path)
   await takePlace(path)
@@ -204,8 +208,17 @@ async function* scannedPieces(
     lastSeq = block.seqAt(block.count - 1)
     end = start + frame.length
   }
+  noteLostEnd(lost, lastSeq, { logSeq, lastSeqMin })
+}
+
+/** Notes rows after the last one that is left, if they were in blocks and the log does not have them. */
+function noteLostEnd(
+  lost: LostRows[],
+  lastSeq: number,
+  { logSeq, lastSeqMin }: { logSeq: number; lastSeqMin: number },
+): void {
   if (lastSeq < lastSeqMin && logSeq > lastSeq + 1)
-    lost.push({ afterSeq: lastSeq, beforeSeq: Infinity, mayHold })
+    lost.push({ afterSeq: lastSeq, beforeSeq: Infinity, mayHold: () => true })
 }
 
 async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): AsyncGenerator<Piece> {
