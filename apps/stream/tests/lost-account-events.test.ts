@@ -1,11 +1,12 @@
-/** Accounts whose `#account` event never came, because the relay no longer had it. */
+/** Accounts that are to be had again, though no `#account` event says so. */
 import assert from 'node:assert/strict'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { EventReader, type StreamMessage } from './event-reader.ts'
+import { startSlowPlc } from './slow-plc.ts'
 import { startTestStream } from './start-test-stream.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -65,4 +66,31 @@ test('an account that is active again gets its records shown though the event th
   assert.deepEqual(seen.slice(0, 2), ['a', 'account'])
   // No event is made up in its name.
   assert.equal(seen.filter((each) => each === 'account').length, 1)
+})
+
+test('an account that nobody had when its PDS was read is read when it writes', async () => {
+  await using plc = await startPlc()
+  await using slowPlc = await startSlowPlc(plc.url)
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  host.answers.set('com.atproto.sync.listHosts', (_, response) => {
+    response.writeHead(200).end(JSON.stringify({ hosts: [{ hostname: host.host }] }))
+  })
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: follow, rkey: 'a', record: {} }])
+  slowPlc.answer(account.did, 404)
+  await using stream = await startTestStream({
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: slowPlc.url,
+    allowedPrivateHosts: ['localhost'],
+    collections: [follow],
+    backfill: 'on',
+    backfillSettleSeconds: 0,
+  })
+  const coverage = async (): Promise<string> =>
+    await (await fetch(`${stream.url}/xrpc/network.social.stream.getCoverage`)).text()
+  await eventually(async () => /"complete".*"unavailable":1\D/.test(await coverage()), coverage)
+  slowPlc.answer(account.did, 200)
+  account.announceIdentity()
+  account.create(follow, {}, 'b')
+  await seenBy(stream.url, 'identity', 'b', 'sync', 'a', 'b')
 })

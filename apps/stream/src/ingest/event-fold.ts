@@ -33,7 +33,7 @@ export interface EventFoldOptions {
   onOpDropped: (reason: DroppedOpReason, did: string) => void
   /** Told of an account that was taken down, when its state says so. */
   onTakedown: (did: string) => void
-  /** Told of an account that is active, once its state says so. */
+  /** Told of an account that is active, or that writes and was never read as a whole, once its state says so. */
   onActive: (did: string) => void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity: (did: string) => void
@@ -101,6 +101,8 @@ export class EventFold {
     const needsRefetch = state.needsRefetch || !isWhole || (isNoted && states.archived.isFull(did))
     states.set(did, { ...state, rev, data, needsRefetch, completeRevision, written })
     if (isNoted && !needsRefetch) this.#noteBroughtLive(commit, completeRevision)
+    // Whoever writes has a host and a key, so that what a job could not have of it is to be had.
+    if (completeRevision === 0 && !leftOut && !needsRefetch) this.#options.onActive(did)
     return leftOut
   }
 
