@@ -1,4 +1,5 @@
 import { type Decompress, decodeFrame } from '@tributary/segment'
+import { decompressFrame } from '@tributary/zstd-dictionary/decoder'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
 import { blockBodyBytesMax, stallMsDefault } from './runtime.ts'
 import { sha256 } from './sha256.ts'
@@ -8,7 +9,7 @@ import { openStandardSocket } from './socket.ts'
 const idleLimitMs = 300_000
 
 export interface BrowserClientOptions extends ClientOptions {
-  /** A zstd decoder for the archive. Default: one in JavaScript, which is loaded when the first block comes. */
+  /** A zstd decoder for the archive. Default: one in JavaScript. */
   decompress?: Decompress
 }
 
@@ -16,9 +17,12 @@ export interface BrowserClientOptions extends ClientOptions {
  * A client for any platform with `fetch`, `WebSocket` and `crypto.subtle`. In Node use that of
  * `@tributary/client/node`, which brings its own decompressor and can hold a fast server back.
  */
-export function createStreamClient({ decompress, ...options }: BrowserClientOptions): StreamClient {
+export function createStreamClient({
+  decompress = decompressFrame,
+  ...options
+}: BrowserClientOptions): StreamClient {
   return createClient(options, {
-    decode: async (frame) => decodeFrame(frame, decompress ?? (await loadDecoder()), blockBodyBytesMax),
+    decode: (frame) => decodeFrame(frame, decompress, blockBodyBytesMax),
     sha256,
     openSocket: openStandardSocket,
     failuresHaveCause: false,
@@ -26,9 +30,4 @@ export function createStreamClient({ decompress, ...options }: BrowserClientOpti
     stallMs: stallMsDefault,
     idleLimitMs,
   })
-}
-
-async function loadDecoder(): Promise<Decompress> {
-  const { decompress } = await import('fzstd')
-  return (frame) => decompress(frame)
 }

@@ -1,5 +1,6 @@
 import * as zlib from 'node:zlib'
 import { decodeFrame } from '@tributary/segment'
+import { decompressFrame } from '@tributary/zstd-dictionary/decoder'
 import { blockBodyBytesMax, type Runtime } from './runtime.ts'
 
 /** Decodes blocks on Node's thread pool. Node before 22.15 has no zstd, and gets a slower decoder in JavaScript. */
@@ -10,6 +11,5 @@ async function chooseDecoder(): Promise<Runtime['decode']> {
     const { decodeFrameAsync } = await import('@tributary/segment/zstd')
     return (frame) => decodeFrameAsync(frame, blockBodyBytesMax)
   }
-  const { decompress } = await import('fzstd')
-  return (frame) => decodeFrame(frame, (bytes) => decompress(bytes), blockBodyBytesMax)
+  return (frame) => decodeFrame(frame, decompressFrame, blockBodyBytesMax)
 }

@@ -92,7 +92,6 @@ test('a page in Chromium reads the archive and tails, with a key and without one
     '@atcute/cbor',
     '@atcute/cid',
     '@atcute/uint8array',
-    'fzstd',
     'hash-wasm',
   ])
   const importMap = {

@@ -9,6 +9,7 @@ import {
   type StreamGap,
   type StreamStatus,
 } from '../src/node.ts'
+import { createStreamClient as createBrowserClient } from '../src/index.ts'
 import { messageOf, row, rows, StreamServer } from './stream-server.ts'
 
 const fast = { firstMs: 1, maxMs: 4 }
@@ -75,6 +76,28 @@ test('a live message that no honest server sends ends the reading', async () => 
   }
   const reading = createStreamClient({ url: server.url, retry: fast }).live({ cursor: 0 })
   await assert.rejects(reading.next(), { code: 'ProtocolError', message: /more than 8388608 bytes/ })
+})
+
+test('a block is not decompressed further than a client may take', async () => {
+  await using server = await sealed(rows(1, 2))
+  const { name } = server.segment(0)
+  const head = Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58])
+  // 128 KiB of one byte.
+  const repeated = Buffer.from([0x02, 0x00, 0x10, 0x41])
+  const last = Buffer.from([0x03, 0x00, 0x10, 0x41])
+  const bomb = Buffer.concat([head, Buffer.alloc(2048 * repeated.length, repeated), last, Buffer.alloc(4)])
+  server.intercept = (method, _, response) => {
+    const segments = [{ name, mode: 'blocks', blocks: [{ first: 0, last: 0 }] }]
+    if (method === 'getBlock') response.end(bomb)
+    else if (method === 'planSnapshot')
+      response.end(JSON.stringify({ plannedThroughSeq: 2, sealedTipSeq: 2, segments }))
+    else return false
+    return true
+  }
+  const details: string[] = []
+  for await (const { gaps } of createBrowserClient({ url: server.url, retry: fast }).snapshot())
+    details.push(...gaps.map(({ detail }) => detail))
+  assert.deepEqual(details, [`block 0 of ${name} does not decode: zstd frame does not decompress`])
 })
 
 test('blocks that the header of a segment does not count are no end of it', async () => {

@@ -129,7 +129,7 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
   const tarballs = join(work.path, 'tarballs')
   await Promise.all([mkdir(project), mkdir(tarballs)])
   const tarball = packClient(join(work.path, 'packed'))
-  const names = ['@atcute/cbor', '@atcute/cid', '@atcute/uint8array', 'fzstd', 'hash-wasm', 'ws']
+  const names = ['@atcute/cbor', '@atcute/cid', '@atcute/uint8array', 'hash-wasm', 'ws']
   await using registry = await LocalRegistry.start(names, import.meta.filename, tarballs)
   await writeFile(
     join(project, 'package.json'),

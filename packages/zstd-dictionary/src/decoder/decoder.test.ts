@@ -4,7 +4,7 @@ import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import * as fc from 'fast-check'
 import { eventDictionary } from '../event-dictionary.ts'
 import { createDictionaryEncoder } from '../encoder.ts'
-import { createDictionaryDecoder, DictionaryFrameError } from './decoder.ts'
+import { createDictionaryDecoder, decompressFrame, DictionaryFrameError } from './decoder.ts'
 
 const { id, bytes: dictionary } = eventDictionary()
 const { decode } = createDictionaryDecoder(dictionary)
@@ -47,6 +47,22 @@ test('what Node compresses with a dictionary comes back, at every level, with an
       },
     ),
     { numRuns: 200 },
+  )
+})
+
+test('what Node compresses without a dictionary comes back, and nothing that has more than it may', () => {
+  fc.assert(
+    fc.property(contents, fc.constantFrom(-5, 1, 3, 16), fc.boolean(), (content, level, hasSize) => {
+      const params = {
+        [constants.ZSTD_c_compressionLevel]: level,
+        [constants.ZSTD_c_checksumFlag]: 1,
+        [constants.ZSTD_c_contentSizeFlag]: Number(hasSize),
+      }
+      const frame = zstdCompressSync(content, { params })
+      assert.ok(content.equals(decompressFrame(frame, bytesMax)))
+      if (content.length > 0)
+        assert.throws(() => decompressFrame(frame, content.length - 1), DictionaryFrameError)
+    }),
   )
 })
 

@@ -1,5 +1,5 @@
 /**
- * Decompresses frames that were made with a dictionary, each alone (RFC 8878), on any platform. The tables of the
+ * Decompresses frames that were made with a dictionary or without one, each alone (RFC 8878), on any platform. The tables of the
  * dictionary are read once. What must hold: whatever the bytes are, it ends with the content or with an error, and nothing
  * is allocated for a frame that claims more than it may have. The dictionary itself is trusted no more than a frame.
  */
@@ -38,18 +38,25 @@ const checksumBytes = 4
 /** @throws RangeError when the bytes are not a dictionary with an id, DictionaryFrameError when its tables make no sense. */
 export function createDictionaryDecoder(dictionary: Uint8Array): DictionaryDecoder {
   const id = dictionaryId(dictionary)
-  const { known, content } = readDictionary(dictionary)
-  return {
-    dictionaryId: id,
-    decode: (frame, bytesMax) => {
-      try {
-        return decodeFrame(frame, { id, known, content }, bytesMax)
-      } catch (cause) {
-        // What a DataView throws after its end.
-        if (cause instanceof RangeError) throw new DictionaryFrameError('the frame is cut short', { cause })
-        throw cause
-      }
-    },
+  return { dictionaryId: id, decode: decoderWith({ id, ...readDictionary(dictionary) }) }
+}
+
+/** As `decode` of a dictionary, for a frame that was made without one, whose id is 0. */
+export const decompressFrame: DictionaryDecoder['decode'] = decoderWith({
+  id: 0,
+  known: { literals: undefined, tables: {}, offsets: [1, 4, 8] },
+  content: new Uint8Array(0),
+})
+
+function decoderWith(dictionary: Dictionary): DictionaryDecoder['decode'] {
+  return (frame, bytesMax) => {
+    try {
+      return decodeFrame(frame, dictionary, bytesMax)
+    } catch (cause) {
+      // What a DataView throws after its end.
+      if (cause instanceof RangeError) throw new DictionaryFrameError('the frame is cut short', { cause })
+      throw cause
+    }
   }
 }
 
@@ -123,7 +130,8 @@ function decodeBlock(frame: Uint8Array, { at, end }: Block, known: Known, target
   let taken = 0
   readSequences(frame, literals.end, end, known.tables, (count, offsetValue, matchLength) => {
     if (taken + count > bytes.length) throw new DictionaryFrameError('a block has too few literals')
-    target.add(bytes.subarray(taken, (taken += count)))
+    target.addPart(bytes, taken, count)
+    taken += count
     target.copy(offsetOf(known.offsets, offsetValue, count), matchLength)
   })
   target.add(bytes.subarray(taken))
@@ -159,6 +167,14 @@ class Target {
     this.#check(bytes.length)
     this.bytes.set(bytes, this.length)
     this.length += bytes.length
+  }
+
+  /** Adds a few bytes: a view of them would take longer to make than they take to copy. */
+  addPart(source: Uint8Array, from: number, count: number): void {
+    this.#check(count)
+    const { bytes, length } = this
+    for (let i = 0; i < count; i++) bytes[length + i] = source[from + i] ?? 0
+    this.length += count
   }
 
   repeat(byte: number, count: number): void {
