@@ -369,7 +369,7 @@ export class EventLog {
   #schedule(): void {
     if (this.#isScheduled || this.#isWriting) return
     this.#isScheduled = true
-    // What the same callback appends goes along. What other callbacks append meanwhile goes with the next write.
+    // Records that the same callback appends go along. Those that others append meanwhile go with the next write.
     process.nextTick(() => {
       this.#isScheduled = false
       this.#submit()

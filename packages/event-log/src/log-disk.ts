@@ -83,7 +83,7 @@ export class LogDisk {
   #file: OpenFile | undefined
   /** The newest file, when it was ended and none was begun after it. */
   #ended: SyncedMark | undefined
-  /** Of a commit, lately. */
+  /** Commits lately took so long on average. */
   #averageMs = hereMax.averageMs * 2
   /** Until then, in time elapsed, the disk may stand still again. */
   #stallsUntilMs = -Infinity

@@ -49,7 +49,7 @@ export async function decodeFrameAsync(frame: Uint8Array, bodyBytesMax?: number)
 /** One zstd frame with content size and checksum, level 3, window at most 8 MiB (segment-format.md 4). */
 export async function packFrame(content: Uint8Array): Promise<Uint8Array> {
   const frame = await compressAsync(content, {
-    // One buffer for most frames, because they are less than half as long.
+    // Most frames are less than half as long, and take one buffer.
     chunkSize: Math.min(Math.max(content.length >> 1, chunkBytesMin), chunkBytesMax),
     pledgedSrcSize: content.length,
     params: {

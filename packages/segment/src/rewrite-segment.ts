@@ -14,7 +14,7 @@ import { storedFrame } from './stored-block.ts'
 export interface Piece {
   readonly frame: Uint8Array
   readonly block: BlockView
-  /** Those rows of `block` that are in the frame, ascending. Default: all. */
+  /** The frame has these rows of `block`, ascending. Default: all. */
   readonly rows?: readonly number[]
   readonly entry: Omit<BlockEntry, 'offset' | 'compressedSize'>
 }

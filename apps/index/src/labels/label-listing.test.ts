@@ -39,7 +39,7 @@ class ScriptedLabeler implements AsyncDisposable {
   /** What is answered to the query with this cursor; the first has none. */
   answer: (cursor: string | null, limit: number) => Answer = () => ({ body: { labels: [] } })
   readonly asked: (string | null)[] = []
-  /** What is said to whoever connects. */
+  /** Whoever connects is told this first. */
   greeting: () => Uint8Array | undefined = () => encodeFrame('#info', { name: 'OutdatedCursor' })
   readonly #server: Server
   readonly #sockets: WebSocketServer

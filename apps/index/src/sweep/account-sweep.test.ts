@@ -23,6 +23,17 @@ const logger = createLogger('index-test', { level: 'silent' })
 const allowedPrivateHosts = ['localhost']
 const dayMs = 86_400_000
 
+/** For a world that is caught up, whose accounts are asked about once a day. */
+const optionsOf = ({ connection, fold }: Scenario) => ({
+  writer: connection,
+  fold,
+  allowedPrivateHosts,
+  everyMs: dayMs,
+  isCaughtUp: () => true,
+  newestEventAt: () => undefined,
+  logger,
+})
+
 async function write(world: Scenario, account: Account, rkey: string): Promise<void> {
   const { event } = putEvent(world.nextSeq(), world.now, rkey, 'org.impact.context.evaluation', rkey, {})
   await world.send({ ...event, did: account.did as Did }) // an account of a real PDS
@@ -45,15 +56,9 @@ test('an account whose deactivation, deletion or return was missed is found at i
   const stop = new AbortController()
   const resolver = createResolver({ plcUrl: network.plcUrl, allowedPrivateHosts, nowMs: () => nowMs })
   const options = {
-    writer: world.connection,
-    fold: world.fold,
+    ...optionsOf(world),
     resolver,
     goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
-    allowedPrivateHosts,
-    everyMs: dayMs,
-    isCaughtUp: () => true,
-    newestEventAt: () => undefined,
-    logger,
     onChecked: results.add,
     nowMs: () => nowMs,
   }
@@ -91,15 +96,9 @@ test('a host that gives no answer changes nothing, and the account is not asked 
   const stop = new AbortController()
   const done = sweepAccounts(
     {
-      writer: world.connection,
-      fold: world.fold,
+      ...optionsOf(world),
       resolver: createResolver({ plcUrl: network.plcUrl, allowedPrivateHosts }),
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
-      allowedPrivateHosts,
-      everyMs: dayMs,
-      isCaughtUp: () => true,
-      newestEventAt: () => undefined,
-      logger,
       onChecked: results.add,
     },
     stop.signal,
@@ -146,15 +145,9 @@ test('an account is hidden on the word of its present host alone, and of its dir
   t.after(() => stop.abort())
   const results: string[] = []
   const options = {
-    writer: world.connection,
-    fold: world.fold,
+    ...optionsOf(world),
     resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
     goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
-    allowedPrivateHosts,
-    everyMs: dayMs,
-    isCaughtUp: () => true,
-    newestEventAt: () => undefined,
-    logger,
     onChecked: (result: string) => results.push(result),
     nowMs: () => nowMs,
   }
@@ -206,15 +199,9 @@ test('an account that is not active is not shown again on the word of a host tha
   const stop = new AbortController()
   const done = sweepAccounts(
     {
-      writer: world.connection,
-      fold: world.fold,
+      ...optionsOf(world),
       resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
-      allowedPrivateHosts,
-      everyMs: dayMs,
-      isCaughtUp: () => true,
-      newestEventAt: () => undefined,
-      logger,
       onChecked: (result: string) => results.push(result),
       nowMs: () => nowMs,
     },
@@ -245,15 +232,9 @@ test('a document that was read before does not show that the directory finds acc
     t.after(() => stop.abort())
     const done = sweepAccounts(
       {
-        writer: world.connection,
-        fold: world.fold,
+        ...optionsOf(world),
         resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
         goneAnswers,
-        allowedPrivateHosts,
-        everyMs: dayMs,
-        isCaughtUp: () => true,
-        newestEventAt: () => undefined,
-        logger,
         onChecked: (result: string) => results.push(result),
         nowMs: () => nowMs,
       },
@@ -291,16 +272,10 @@ test('a host that never answers holds up no questions to others', async (t) => {
   const results = new Tally<string>()
   const done = sweepAccounts(
     {
-      writer: world.connection,
-      fold: world.fold,
+      ...optionsOf(world),
       resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
-      allowedPrivateHosts,
-      everyMs: dayMs,
       paceMs: 1,
-      isCaughtUp: () => true,
-      newestEventAt: () => undefined,
-      logger,
       onChecked: results.add,
     },
     stop.signal,
@@ -329,15 +304,9 @@ test('what a host calls the status of an account is stored only if it is a short
   const resolver = { resolve: async () => ({ pdsUrl: host.url }) }
   const done = sweepAccounts(
     {
-      writer: world.connection,
-      fold: world.fold,
+      ...optionsOf(world),
       resolver: resolver as unknown as IdentityResolver, // as far as it is asked
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
-      allowedPrivateHosts,
-      everyMs: dayMs,
-      isCaughtUp: () => true,
-      newestEventAt: () => undefined,
-      logger,
       onChecked: results.add,
     },
     stop.signal,
@@ -362,15 +331,9 @@ test('an account that was asked about by a clock that was ahead is asked about w
     const results = new Tally<string>()
     const done = sweepAccounts(
       {
-        writer: world.connection,
-        fold: world.fold,
+        ...optionsOf(world),
         resolver: resolver as unknown as IdentityResolver, // as far as it is asked
         goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
-        allowedPrivateHosts,
-        everyMs: dayMs,
-        isCaughtUp: () => true,
-        newestEventAt: () => undefined,
-        logger,
         onChecked: results.add,
         nowMs: () => nowMs,
       },

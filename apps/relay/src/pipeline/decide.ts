@@ -1,6 +1,6 @@
 /**
- * What becomes of an event, as pure functions of what is known of it, its account and its host. The pipeline carries the
- * decisions out. It calls `decideArrival` when an event is first in its lane, and again after each wait; and
+ * Pure functions decide what becomes of an event, from what is known of it, its account and its host. The pipeline carries
+ * the decisions out. It calls `decideArrival` when an event is first in its lane, and again after each wait; and
  * `decideVerified` when its signature and tree were verified, right before logging.
  */
 import type { Identity } from '@tributary/identity'
