@@ -82,9 +82,12 @@ export class DidHashes {
   }
 }
 
-/** The block that a key falls into. Products stay below 2^53 because numBlocks is at most 2^21. */
+/**
+ * The block that a key falls into. Products stay below 2^53 because numBlocks is at most 2^21. Both quotients are below
+ * 2^21, so that `| 0` rounds them down, and does so faster than `Math.floor`.
+ */
 function blockOf(high: number, low: number, numBlocks: number): number {
-  return Math.floor((high * numBlocks + Math.floor(low * numBlocks * 2 ** -32)) * 2 ** -32)
+  return ((high * numBlocks + ((low * numBlocks * 2 ** -32) | 0)) * 2 ** -32) | 0
 }
 
 function partitionsOf(k: number): readonly number[] {
@@ -186,8 +189,7 @@ export class DidFilter {
     const bitsAt = this.#bitsAt
     search: for (let next = from; next < among.length; next++) {
       const place = among[next] ?? 0
-      // Saying that it is an integer, below 2^21, lets the engine compute with integers from here on.
-      const at = bitsAt + filterBlockBytes * (blockOf(high[place] ?? 0, low[place] ?? 0, numBlocks) | 0)
+      const at = bitsAt + filterBlockBytes * blockOf(high[place] ?? 0, low[place] ?? 0, numBlocks)
       const start = place * k
       // Every k is three or more. One branch for three bits, because each alone is set as often as not, and a branch that
       // cannot be foreseen takes longer than to look at a bit.
