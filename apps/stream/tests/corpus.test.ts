@@ -6,8 +6,8 @@ import { decodeFrame } from '@tributary/protocol'
 import { isSigned, readMessage, verifyMessage } from '@tributary/repo-verify'
 import type { NewRow } from '../src/archive/archive.ts'
 import { commitRows, markerRow } from '../src/ingest/event-rows.ts'
-import { frameMessage } from '@tributary/fanout'
-import { renderRow } from '../src/delivery/render.ts'
+import { LiveRun } from '../src/delivery/live-run.ts'
+import { frameRow } from '../src/delivery/render.ts'
 import { messageOf } from '../src/delivery/rendition.ts'
 import { v1Rendition } from '../src/delivery/v1-rendition.ts'
 import { corpusCapturedMs, corpusDidDocuments, corpusExpectedV1, corpusFrames } from './corpus.ts'
@@ -29,8 +29,7 @@ function rowsOf(frame: Buffer): NewRow[] {
 }
 
 /** A row in the form of version 1, as text. */
-function asV1(text: string): string {
-  const own = frameMessage('text', Buffer.from(text))
+function asV1(own: Uint8Array): string {
   const message = Buffer.from(messageOf(v1Rendition.frame(own)))
   assert.equal(v1Rendition.messageBytes(own), message.length)
   return message.toString()
@@ -45,10 +44,11 @@ function fieldsOf(event: Record<string, unknown>, except: readonly string[] = []
 test('real frames of the public relay give the events that a production server sent for them', () => {
   const rendered = corpusFrames()
     .flatMap(rowsOf)
-    .flatMap(({ draft, recordJson }, i) => {
+    .flatMap(({ draft, content }, i) => {
       const row = { ...draft, seq: i + 1, indexedAt: 0, witnessedAt: 1_750_000_000_000_123 }
-      const fromArchive = renderRow(row)
-      assert.equal(renderRow(row, recordJson), fromArchive, 'a live row and an archived one read the same')
+      const fromArchive = frameRow(row)
+      const live = new LiveRun([content ? { row, content } : { row }])
+      assert.deepEqual(live.frames, fromArchive, 'a live row and an archived one read the same')
       return [asV1(fromArchive)]
     })
   const expected = corpusExpectedV1()

@@ -1,8 +1,8 @@
 import { encode } from '@atcute/cbor'
-import { recordCborToJson } from '@tributary/protocol'
 import type { Row, RowKind } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { NewRow } from '../src/archive/archive.ts'
+import { recordContent } from '../src/delivery/record-content.ts'
 
 export interface RowWish {
   /** Tells rows apart in a test. */
@@ -37,7 +37,7 @@ export function newRow({
     rev: `r${n}`,
     payload,
   }
-  return isCommit && kind !== 3 ? { draft, recordJson: recordCborToJson(payload) } : { draft }
+  return isCommit && kind !== 3 ? { draft, content: Buffer.from(recordContent(payload)) } : { draft }
 }
 
 /** The `n` that a row was made with. */

@@ -7,7 +7,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { renderRow } from '@tributary/stream/render'
+import { rowText } from '@tributary/stream/render'
 import {
   blockOf,
   type Random,
@@ -59,20 +59,18 @@ function sampleMessage(
   }
   const relay = { did, seq: row.seq, time: new Date(now / 1000).toISOString() }
   if (kind < 2)
-    return renderRow({
+    return rowText({
       ...row,
       kind: 4,
       payload: blockOf({ ...relay, handle: `${random.pick(words)}.example.org` }).bytes,
     })
-  if (kind < 4) return renderRow({ ...row, kind: 5, payload: blockOf({ ...relay, active: true }).bytes })
+  if (kind < 4) return rowText({ ...row, kind: 5, payload: blockOf({ ...relay, active: true }).bytes })
   const rkey = sampleRkey(collection) ?? `3${letters(tidDigits, 12, random)}`
   const commit = { ...row, collection, rkey }
-  if (kind < 12) return renderRow({ ...commit, kind: 3, payload: new Uint8Array(0) })
+  if (kind < 12) return rowText({ ...commit, kind: 3, payload: new Uint8Array(0) })
   const varied = vary(record, random)
-  const text = renderRow(
-    { ...commit, kind: kind < 20 ? 2 : 1, payload: blockOf({ seq }).bytes },
-    JSON.stringify(varied),
-  )
+  const message = rowText({ ...commit, kind: kind < 20 ? 2 : 1, payload: blockOf({ seq }).bytes })
+  const text = message.replace(/"record":.*/, () => `"record":${JSON.stringify(varied)}}}`)
   // Readers of Jetstream v2 get the name of their method.
   return kind % 8 === 0 ? text.replace('network.social.stream', 'network.bsky.jetstream') : text
 }

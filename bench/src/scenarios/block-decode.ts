@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { decodeFrame, parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
-import { renderRow } from '@tributary/stream/render'
+import { rowText } from '@tributary/stream/render'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
 import { makeArchive } from '../lib/made-archive.ts'
@@ -35,7 +35,7 @@ export async function blockDecode(bench: Bench): Promise<Figure[]> {
   const lines = frames.flatMap(({ bytes }) =>
     decodeFrame(bytes, nodeDecompress)
       .rows()
-      .map((row) => renderRow(row)),
+      .map((row) => rowText(row)),
   )
   const parsed = rowsPerCpuSecond(() => {
     for (const line of lines) JSON.parse(line)

@@ -190,7 +190,7 @@ function writeValue(reader: CborReader, out: ByteWriter, depth: number): void {
     case 0:
       return out.digits(readArgument(reader, info))
     case 1:
-      return out.text(String(-1 - readArgument(reader, info)))
+      return out.ascii(String(-1 - readArgument(reader, info)))
     case 2:
       return out.text(`{"$bytes":"${toBytes(take(reader, readArgument(reader, info))).$bytes}"}`)
     case 3:

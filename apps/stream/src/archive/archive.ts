@@ -16,16 +16,16 @@ import { SegmentDirectory, type SealedSegment, type SegmentDisk } from '@tributa
 import { BlockWriter } from './block-writer.ts'
 import { decodeWalRow, encodeWalHead, type RowDraft } from './wal-row.ts'
 
-/** A row before it has a seq, with its record as JSON where that was made already. */
+/** A row before it has a seq, with what its message says of its record where that was made already (`recordContent`). */
 export interface NewRow {
   readonly draft: RowDraft
-  readonly recordJson?: string
+  readonly content?: Uint8Array
 }
 
 /** A row that became visible. */
 export interface VisibleRow {
   readonly row: Row
-  readonly recordJson?: string
+  readonly content?: Uint8Array
 }
 
 /** Where a row comes from: an event of the relay, or a repository that was read as a whole. */
@@ -311,12 +311,12 @@ export class Archive {
 
   #show(slice: { count: number; seqAt(i: number): number; payloadAt(i: number): Buffer }): void {
     const newRows = this.#unseen.splice(0, slice.count)
-    const rows = newRows.map(({ draft, recordJson }, i): VisibleRow => {
+    const rows = newRows.map(({ draft, content }, i): VisibleRow => {
       // The log's copy of the payload: the one that was appended is a part of the relay's socket buffer.
       const record = slice.payloadAt(i)
       const payload = record.subarray(record.length - draft.payload.length)
       const row: Row = { ...draft, seq: slice.seqAt(i), payload }
-      return recordJson === undefined ? { row } : { row, recordJson }
+      return content ? { row, content } : { row }
     })
     for (const listener of this.#visibleListeners) listener(rows)
     this.#blocks.add(rows.map(({ row }) => row))

@@ -1,9 +1,8 @@
-import { frameText } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
 import type { BlockView, RowKind } from '@tributary/segment'
 import { eventKindOf } from '../archive/event-kind.ts'
 import type { FrameRun } from './frame-run.ts'
-import { renderRow } from './render.ts'
+import { frameRow } from './render.ts'
 import { ownRendition } from './rendition.ts'
 
 /** Told of a row of the archive that cannot be shown; readers pass over it. */
@@ -91,7 +90,7 @@ export class BlockRun implements FrameRun {
     const row = this.#block.rowAt(i)
     this.#made++
     try {
-      const frame = frameText(renderRow(row))
+      const frame = frameRow(row)
       // A value of one byte may take 14 as JSON, so the block does not tell what its messages take.
       this.keep(frame.length + bytesPerFrame)
       return frame

@@ -5,7 +5,7 @@ import type { VisibleRow } from '../archive/archive.ts'
 import { eventKindOf } from '../archive/event-kind.ts'
 import { firstIndex } from './first-index.ts'
 import type { FrameRun } from './frame-run.ts'
-import { renderRow } from './render.ts'
+import { messageLength, renderRow, type RowMessage, writeMessage } from './render.ts'
 import { ownRendition } from './rendition.ts'
 
 /** What is asked of a row. It is one object, because most runs have one row, for which an array of each would take more. */
@@ -31,14 +31,15 @@ export class LiveRun implements FrameRun {
   /** @param rows at least one, in seq order. */
   constructor(rows: readonly VisibleRow[]) {
     this.count = rows.length
-    const texts: string[] = []
+    const messages: RowMessage[] = []
     const lengths: number[] = []
     let end = 0
-    this.#rows = rows.map(({ row, recordJson }) => {
+    this.#rows = rows.map(({ row, content }) => {
       const { seq, witnessedAt, kind, did, collection } = row
-      const text = renderRow(row, recordJson)
-      const length = Buffer.byteLength(text)
-      texts.push(text)
+      const { text, content: shown } = renderRow(row, content)
+      const message = { text, content: content ? shown : Buffer.from(shown) }
+      const length = messageLength(message)
+      messages.push(message)
       lengths.push(length)
       end += headerSize(length) + length
       return { seq, witnessedAt, kind, did, collection, end }
@@ -47,9 +48,8 @@ export class LiveRun implements FrameRun {
     this.lastSeq = this.seqAt(this.count - 1)
     this.frames = Buffer.allocUnsafeSlow(end)
     let at = 0
-    for (const [i, text] of texts.entries()) {
-      at = writeHeader(this.frames, at, 'text', lengths[i] ?? 0)
-      at += this.frames.write(text, at)
+    for (const [i, message] of messages.entries()) {
+      at = writeMessage(message, this.frames, writeHeader(this.frames, at, 'text', lengths[i] ?? 0))
     }
   }
 

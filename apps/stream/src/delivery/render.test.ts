@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encode, toBytes } from '@atcute/cbor'
 import { type Row, type RowKind, rowKind } from '@tributary/segment'
-import { renderError, renderInfo, renderRow } from './render.ts'
+import { renderError, renderInfo, rowText } from './render.ts'
 
 const relay = { did: 'did:plc:a', seq: 7, time: '2026-01-01T00:00:00.000Z' }
 
@@ -18,7 +18,10 @@ function payloadOf(kind: RowKind, more: Record<string, unknown> = {}): Record<st
     rev: '3kabcdefghijk',
     payload: kind === rowKind.delete ? new Uint8Array(0) : encode({ ...relay, ...more }),
   }
-  const message = JSON.parse(renderRow(row)) as { $type: string; payload: Record<string, unknown> }
+  const message = JSON.parse(rowText(row)) as {
+    $type: string
+    payload: Record<string, unknown>
+  }
   assert.equal(message.$type, 'message')
   return message.payload
 }

@@ -1,37 +1,78 @@
 /**
- * Turns a row into the text of one `subscribeEvents` message (segment-format.md 14). Done once for every row, however
- * many subscribers receive it: the record arrives as finished JSON text and is spliced in.
+ * Turns a row into one `subscribeEvents` message (segment-format.md 14). Done once for every row, however many subscribers
+ * receive it: a record arrives as finished bytes of JSON and is copied in.
  */
-import { hash } from 'node:crypto'
 import { decode, fromBytes, isBytes, toBytes } from '@atcute/cbor'
-import { CODEC_DCBOR, fromDigest, toString } from '@atcute/cid'
-import { recordCborToJson } from '@tributary/protocol'
+import { headerSize, writeHeader } from '@tributary/fanout'
 import { type Row, rowKind } from '@tributary/segment'
+import { recordContent } from './record-content.ts'
+import { messageOf } from './rendition.ts'
 
 const head = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
+const noContent = new Uint8Array(0)
+const messageEnd = '}}'
+
+/** The message of a row: text, then content, then two braces. */
+export interface RowMessage {
+  readonly text: string
+  /** CID and record, of rows that have them. */
+  readonly content: Uint8Array
+}
 
 /**
- * The JSON text of a row's message.
- * @param recordJson the record as JSON, where the caller has it already; else it is made from the payload.
+ * The message of a row.
+ * @param content what `recordContent` gives, where the caller has it already; else it is made from the payload, and good
+ * until the next call.
  * @throws RecordError, or another error of the CBOR decoder, when the payload is not what the kind says.
  */
-export function renderRow(row: Row, recordJson?: string): string {
+export function renderRow(row: Row, content?: Uint8Array): RowMessage {
+  const hasRecord = row.kind <= rowKind.update || row.kind === rowKind.createResync
+  return { text: textOf(row), content: hasRecord ? (content ?? recordContent(row.payload)) : noContent }
+}
+
+export function messageLength({ text, content }: RowMessage): number {
+  return Buffer.byteLength(text) + content.length + messageEnd.length
+}
+
+/** Writes a message, and returns where it ends. */
+export function writeMessage({ text, content }: RowMessage, target: Buffer, offset: number): number {
+  let at = offset + target.write(text, offset)
+  target.set(content, at)
+  at += content.length
+  return at + target.write(messageEnd, at, 'latin1')
+}
+
+/** A row's message as a whole frame, beside which nothing is left in memory. */
+export function frameRow(row: Row): Buffer {
+  const message = renderRow(row)
+  const length = messageLength(message)
+  const frame = Buffer.allocUnsafe(headerSize(length) + length)
+  writeMessage(message, frame, writeHeader(frame, 0, 'text', length))
+  return frame
+}
+
+function textOf(row: Row): string {
   const envelope = `"seq":${row.seq},"did":${quote(row.did)},"time":"${displayTime(row)}"`
   switch (row.kind) {
     case rowKind.create:
     case rowKind.createResync:
-      return `${head}commit",${envelope},${operation(row, 'create')}${content(row, recordJson)}}}`
+      return `${head}commit",${envelope},${operation(row, 'create')}`
     case rowKind.update:
-      return `${head}commit",${envelope},${operation(row, 'update')}${content(row, recordJson)}}}`
+      return `${head}commit",${envelope},${operation(row, 'update')}`
     case rowKind.delete:
-      return `${head}commit",${envelope},${operation(row, 'delete')}}}`
+      return `${head}commit",${envelope},${operation(row, 'delete')}`
     case rowKind.identity:
-      return `${head}identity",${envelope},"identity":${inner(row, ['did', 'handle', 'seq', 'time'])}}}`
+      return `${head}identity",${envelope},"identity":${inner(row, ['did', 'handle', 'seq', 'time'])}`
     case rowKind.account:
-      return `${head}account",${envelope},"account":${inner(row, ['active', 'did', 'seq', 'status', 'time'])}}}`
+      return `${head}account",${envelope},"account":${inner(row, ['active', 'did', 'seq', 'status', 'time'])}`
     case rowKind.sync:
-      return `${head}sync",${envelope},"sync":${inner(row, ['blocks', 'did', 'rev', 'seq', 'time'])}}}`
+      return `${head}sync",${envelope},"sync":${inner(row, ['blocks', 'did', 'rev', 'seq', 'time'])}`
   }
+}
+
+/** A row's message as text. */
+export function rowText(row: Row): string {
+  return Buffer.from(messageOf(frameRow(row))).toString()
 }
 
 /** A notice to a subscriber. */
@@ -59,15 +100,6 @@ export function renderError(error: string, message: string): string {
 
 function operation(row: Row, name: string): string {
   return `"rev":${quote(row.rev)},"operation":"${name}","collection":${quote(row.collection)},"rkey":${quote(row.rkey)}`
-}
-
-function content(row: Row, recordJson: string | undefined): string {
-  return `,"cid":"${recordCid(row.payload)}","record":${recordJson ?? recordCborToJson(row.payload)}`
-}
-
-/** The CID of a record is not stored: it is the hash of the payload (segment-format.md 5.2). */
-function recordCid(payload: Uint8Array): string {
-  return toString(fromDigest(CODEC_DCBOR, hash('sha256', payload, 'buffer')))
 }
 
 /** The upstream event inside a marker row, without fields that the lexicon does not know. */

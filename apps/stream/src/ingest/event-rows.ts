@@ -1,9 +1,10 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
 import { encode, toBytes } from '@atcute/cbor'
-import { recordCborToJson, RecordError } from '@tributary/protocol'
-import type { AccountBound, CommitMessage, OpFault } from '@tributary/repo-verify'
+import { RecordError } from '@tributary/protocol'
+import type { AccountBound, CommitMessage, Digest, OpFault } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
+import { recordContent } from '../delivery/record-content.ts'
 import type { GoodCommit, WatchedOp } from '../verify/verified.ts'
 
 /** Why an operation of a good commit gives no row. Also a metric label, so the set stays small and closed. */
@@ -23,24 +24,24 @@ export function commitRows(
   onDropped: (reason: DroppedOpReason) => void,
 ): NewRow[] {
   const rows: NewRow[] = []
-  const jsons: RecordJsons = new Map()
+  const known: KnownContents = new Map()
   commit.dropped.forEach(onDropped)
   for (const op of commit.ops) {
-    const row = operationRow(commit, op, witnessedAt, jsons)
+    const row = operationRow(commit, op, witnessedAt, known)
     if (typeof row === 'string') onDropped(row)
     else rows.push(row)
   }
   return rows
 }
 
-/** Records of one commit as JSON, or undefined for those that cannot be shown, by where they begin. */
-type RecordJsons = Map<number, { record: Uint8Array; json: string | undefined }>
+/** What is shown of the records of one commit, or undefined for those that cannot be shown, by where they begin. */
+type KnownContents = Map<number, { record: Uint8Array; content: Uint8Array | undefined }>
 
 function operationRow(
   { did, rev }: GoodCommit,
-  { action, collection, rkey, record }: WatchedOp,
+  { action, collection, rkey, cid, record }: WatchedOp,
   witnessedAt: number,
-  jsons: RecordJsons,
+  known: KnownContents,
 ): NewRow | DroppedOpReason {
   if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
     return 'name-too-long'
@@ -49,9 +50,9 @@ function operationRow(
   const base = { kind: operationKinds[action], witnessedAt, indexedAt: 0, ...names }
   if (action === 'delete') return { draft: { ...base, payload: noPayload } }
   if (!record) return 'missing-record'
-  const recordJson = jsonOf(record, jsons)
-  if (recordJson === undefined) return 'unreadable-record'
-  return { draft: { ...base, payload: record }, recordJson }
+  const content = contentOf(record, cid, known)
+  if (!content) return 'unreadable-record'
+  return { draft: { ...base, payload: record }, content }
 }
 
 /** Names of collections that rows share. Few are watched at a time. */
@@ -68,17 +69,21 @@ function sharedName(collection: string): string {
 }
 
 /** One block can be the record of many operations: it is read once. */
-function jsonOf(record: Uint8Array, jsons: RecordJsons): string | undefined {
-  const known = jsons.get(record.byteOffset)
-  if (known?.record.buffer === record.buffer && known.record.length === record.length) return known.json
-  const json = readableJson(record)
-  jsons.set(record.byteOffset, { record, json })
-  return json
+function contentOf(
+  record: Uint8Array,
+  cid: Digest | undefined,
+  known: KnownContents,
+): Uint8Array | undefined {
+  const same = known.get(record.byteOffset)
+  if (same?.record.buffer === record.buffer && same.record.length === record.length) return same.content
+  const content = readableContent(record, cid)
+  known.set(record.byteOffset, { record, content })
+  return content
 }
 
-function readableJson(record: Uint8Array): string | undefined {
+function readableContent(record: Uint8Array, cid: Digest | undefined): Uint8Array | undefined {
   try {
-    return recordCborToJson(record)
+    return Buffer.from(recordContent(record, cid))
   } catch (error) {
     if (error instanceof RecordError) return undefined
     throw error

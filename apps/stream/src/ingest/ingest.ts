@@ -12,12 +12,13 @@ import { isStorageFault } from '@tributary/event-log'
 import type { IdentityResolver } from '@tributary/identity'
 import { Lanes, systemClock, wait, type LaneWork, type Outcome, type RepeatingClock } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import { isSigned, trustMessage } from '@tributary/repo-verify'
+import { isSigned } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import type { Archive } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import type { StreamVerification, Verdict } from '../verify/verification.ts'
+import { trustWatched } from '../verify/verified.ts'
 import { EventFold, type Marker } from './event-fold.ts'
 import type { EventRefusal, IngestObserver } from './ingest-observer.ts'
 import { Progress } from './progress.ts'
@@ -428,7 +429,7 @@ export class Ingest {
     }
     if (!this.#signed) {
       const isWatched = (collection: string): boolean => this.#options.watched.has(collection)
-      return this.#settle(event, trustMessage(message, isWatched))
+      return this.#settle(event, trustWatched(message, isWatched))
     }
     return this.#signed.start(event, lane)
   }

@@ -1,7 +1,8 @@
-import { recordCborToJson, RecordError } from '@tributary/protocol'
+import { RecordError } from '@tributary/protocol'
 import type { Digest, RepoRecord } from '@tributary/repo-verify'
 import { rowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
+import { recordContent } from '../delivery/record-content.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { broughtLive } from './archived-records.ts'
 import { type DroppedOpReason, syntheticSync } from './event-rows.ts'
@@ -223,11 +224,11 @@ export class RepoRefill {
       return
     }
     try {
-      const recordJson = recordCborToJson(record)
+      const content = Buffer.from(recordContent(record, cid))
       const witnessedAt = witnessedNow()
       append({
         draft: { kind, witnessedAt, indexedAt: 0, collection, did, rkey, rev, payload: record },
-        recordJson,
+        content,
       })
     } catch (error) {
       if (!(error instanceof RecordError)) throw error

@@ -24,9 +24,9 @@ const commit: GoodCommit = {
   prevData: digest(0),
   dropped: ['invalid-path', 'missing-record'],
   ops: [
-    { action: 'create', ...op('self'), record: bytes.subarray(0, 0) },
-    { action: 'update', ...op('a:b~c'), record: bytes.subarray(3, 12) },
-    { action: 'delete', ...op('_'), record: undefined },
+    { action: 'create', ...op('self'), cid: digest(10), record: bytes.subarray(0, 0) },
+    { action: 'delete', ...op('_'), cid: undefined, record: undefined },
+    { action: 'update', ...op('a:b~c'), cid: digest(32), record: bytes.subarray(3, 12) },
   ],
 }
 
