@@ -53,7 +53,9 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
       const range = { afterSeq: cursor, beforeSeq: throughSeq ?? options.beforeSeq }
       const plan = await fetchPlan(options.server, options.filter, range, signal)
       throughSeq ??= Math.min(plan.sealedTipSeq, options.beforeSeq ?? Infinity)
-      if (plan.plannedThroughSeq <= cursor && cursor < throughSeq) {
+      // Nothing is wanted, whatever the plan names.
+      if (throughSeq <= cursor) break
+      if (plan.plannedThroughSeq <= cursor) {
         throw new StreamError('ProtocolError', `the plan does not go on from ${cursor}`)
       }
       if (meter === undefined && plan.entries.length > 0) {

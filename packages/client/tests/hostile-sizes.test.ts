@@ -122,6 +122,22 @@ test('a plan names blocks that a segment can have, and segments by names of thei
   }
 })
 
+test('of an archive that ends before the cursor nothing is read, whatever its plan names', async () => {
+  await using server = await sealed(rows(1, 2))
+  const segments = [{ name: server.segment(0).name, mode: 'blocks', blocks: [{ first: 0, last: 0 }] }]
+  server.intercept = (method, _, response) => {
+    if (method === 'getBlock') response.end('no block')
+    else if (method === 'planSnapshot')
+      response.end(JSON.stringify({ plannedThroughSeq: 2, sealedTipSeq: 2, segments }))
+    else return false
+    return true
+  }
+  const client = createStreamClient({ url: server.url, apiKey: 'key', retry: fast })
+  const cursors: number[] = []
+  for await (const { cursor } of client.snapshot({ afterSeq: 5 })) cursors.push(cursor)
+  assert.deepEqual(cursors, [])
+})
+
 test('what cannot be read before anything has a seq is told with the first event', async () => {
   await using server = await StreamServer.start()
   server.onSubscriber = (socket) => {
