@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createLogger } from '@tributary/telemetry'
 import { eventually } from '@tributary/testkit'
 import type { Clock } from '@tributary/lanes'
-import { RepoStates } from '../ingest/repo-states.ts'
+import { RepoStates, unknownRepo } from '../ingest/repo-states.ts'
 import { WatchedCollections } from '../policy/watched-collections.ts'
 import { openStateDatabase } from '../state-database.ts'
 import { Backfill } from './backfill.ts'
@@ -98,6 +98,7 @@ function backfillOf(t: TestContext) {
   return {
     database,
     clock,
+    states,
     store,
     backfill,
     outcomes,
@@ -246,6 +247,18 @@ test('a relay that names hundreds of other PDSs each time has some of them taken
   await untilAsked(() => store.hosts().length === 0 && store.activeJobs(0).length === 0)
   const most = Math.max(...removing.calls.map(({ arguments: [some] }) => [...some].length))
   assert.ok(most > 0 && most <= 200, `${most} in one turn`)
+})
+
+test('marked repositories are read, though others before them have lost their mark since the last save', async (t) => {
+  const { states, outcomes, save } = backfillOf(t)
+  const dids = Array.from({ length: 120 }, (_, n) => `did:plc:${String(n).padStart(3, '0')}`)
+  for (const each of dids) states.set(each, { ...unknownRepo, needsRefetch: true })
+  await save()
+  states.set('did:plc:000', unknownRepo)
+  await eventually(() => {
+    for (const { resolve } of outcomes) resolve({ is: 'unavailable', detail: 'moved' })
+    return outcomes.length >= 120
+  })
 })
 
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {

@@ -440,6 +440,7 @@ export class Backfill {
     const page = states.marked(this.#afterMark, 100)
     this.#afterMark = page.length < 100 ? '' : (page.at(-1) ?? '')
     for (const did of page) {
+      if (!states.get(did)?.needsRefetch) continue
       const retry = this.#markRetries.get(did)
       // What its host says may be different after an event of the account.
       const isDue = !retry || hasCome(retry.nextAtMs, this.#clock.nowMs())

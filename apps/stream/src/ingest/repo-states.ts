@@ -215,11 +215,11 @@ export class RepoStates {
   }
 
   /**
-   * Repositories whose mark was saved, in the order of their DIDs.
+   * Repositories whose mark was saved, in the order of their DIDs. Some may have lost it since.
    * @param after the last DID of the page before.
    */
   marked(after: string, limit: number): string[] {
-    return this.#marked.all(after, limit).filter((did) => this.get(did)?.needsRefetch)
+    return this.#marked.all(after, limit)
   }
 
   /** Accounts that are hidden, as it was saved. */
