@@ -196,6 +196,16 @@ test('a damaged block that is not sealed comes back from the log, and without th
   }
 })
 
+test('a log that begins with the segment that is not sealed brings back its first block, and all of it', async () => {
+  for (const damaged of [[0], [0, 1, 2]]) {
+    await using filled = await fill(12, 6)
+    for (const i of damaged) flipBit(filled.file(activeName), (filled.frames.active[i] ?? 0) + 20)
+    assert.deepEqual(await filled.repair(), { lost: [], marked: 0 })
+    assert.deepEqual(await filled.rows(), all)
+    assert.deepEqual(await filled.damage(), [])
+  }
+})
+
 test('blocks that are gone from the end come back from the log', async () => {
   await using filled = await fill()
   truncateSync(filled.file(activeName), filled.frames.active[2] ?? 0)
@@ -263,7 +273,7 @@ test('what a repair loses is told before the file is replaced that tells of it',
   flipBit(filled.file(sealedName), (filled.frames.sealed[1] ?? 0) + 20)
   const directory = join(filled.path, 'segments')
   const { value: report } = await verifySegments(directory).next()
-  const known = { isLast: false, logSeq: Infinity, lastSeqMin: 12 }
+  const known = { isLast: false, afterSeq: 0, logSeq: Infinity, lastSeqMin: 12 }
   const told: unknown[] = []
   await repairSegment(directory, report ?? assert.fail(), known, (lost) => {
     told.push(lost.length, existsSync(`${filled.file(sealedName)}.damaged`))

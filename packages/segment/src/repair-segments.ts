@@ -129,15 +129,15 @@ async function activeDamage(file: Buffer, lastSeq: number, lastSeqMin: number): 
 /**
  * Replaces a damaged segment by one with everything of it that can be read. A block that is lost from a segment whose
  * indexes are whole becomes an empty one, so that the others keep their places.
- * @param known whether it is the newest segment, which goes on being written to if it was not sealed; from which seq on
- *   rows come back from the log, because a segment that is not sealed is cut at its damage if that loses nothing; and
- *   the newest row that was in a durable block.
+ * @param known whether it is the newest segment, which goes on being written to if it was not sealed; the newest row before
+ *   it; from which seq on rows come back from the log, because a segment that is not sealed is cut at its damage if that
+ *   loses nothing; and the newest row that was in a durable block.
  * @param beforeReplaced told what is lost while the file still tells so, too: nothing does after a stop later on.
  */
 export async function repairSegment(
   directory: string,
   { name, isSealed }: SegmentReport,
-  known: { isLast: boolean; logSeq: number; lastSeqMin: number },
+  known: { isLast: boolean; afterSeq: number; logSeq: number; lastSeqMin: number },
   beforeReplaced: (lost: readonly LostRows[]) => void = () => {},
 ): Promise<SegmentRepair> {
   const path = join(directory, name)
@@ -145,7 +145,7 @@ export async function repairSegment(
   await using segment = isSealed ? await SealedSegment.open(path).catch(orDamaged) : undefined
   const pieces = segment
     ? indexedPieces(segment, repair.lost)
-    : scannedPieces((await readWhole(path)).bytes, repair.lost, isSealed ? unknown : known)
+    : scannedPieces((await readWhole(path)).bytes, repair.lost, isSealed ? { ...known, ...unknown } : known)
   const { mtimeMs } = await stat(path)
   const isSealedAnew = isSealed || !known.isLast
   await writeBeside(path, countRows(pieces, repair), { isSealed: isSealedAnew, replacedAtMs: mtimeMs })
@@ -193,11 +193,11 @@ const unknown = { logSeq: Infinity, lastSeqMin: Infinity }
 async function* scannedPieces(
   file: Buffer,
   lost: LostRows[],
-  { logSeq, lastSeqMin }: { logSeq: number; lastSeqMin: number },
+  { afterSeq, logSeq, lastSeqMin }: { afterSeq: number; logSeq: number; lastSeqMin: number },
 ): AsyncGenerator<Piece> {
   const mayHold = (): boolean => true
   let end = headerBytes
-  let lastSeq = 0
+  let lastSeq = afterSeq
   for (const piece of scanBlocks(file)) {
     const { block, start, frame } = piece
     if (start - framePrefixBytes !== end) {

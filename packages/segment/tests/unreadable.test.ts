@@ -53,7 +53,7 @@ test('what the disk cannot read is damage, and a repair keeps the rest', async (
     )
     const report = await reportOf(directory)
     assert.ok(report.damage.includes('512 bytes cannot be read'), report.damage.join())
-    const known = { isLast: !isSealed, logSeq: Infinity, lastSeqMin: 9 }
+    const known = { isLast: !isSealed, afterSeq: 0, logSeq: Infinity, lastSeqMin: 9 }
     const { rowsKept, lost } = await repairSegment(directory, report, known)
     reading.mock.restore()
     const ranges = lost.map(({ afterSeq, beforeSeq }) => [afterSeq, beforeSeq])

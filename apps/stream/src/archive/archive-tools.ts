@@ -60,13 +60,13 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   }
   for (const [i, report] of reports.entries()) {
     if (report.damage.length === 0) continue
+    const afterSeq = reports.slice(0, i).findLast(({ lastSeq }) => lastSeq > 0)?.lastSeq ?? 0
     if (report.isMissing) {
-      const afterSeq = reports.slice(0, i).findLast(({ lastSeq }) => lastSeq > 0)?.lastSeq ?? 0
       const beforeSeq = reports.slice(i).find(({ firstSeq }) => firstSeq > 0)?.firstSeq ?? Infinity
       observer.onSegment(report, await replaceMissing(directory, report, { afterSeq, beforeSeq }, mark))
       continue
     }
-    const known = { isLast: report === reports.at(-1), logSeq, lastSeqMin: blockSeq }
+    const known = { isLast: report === reports.at(-1), afterSeq, logSeq, lastSeqMin: blockSeq }
     observer.onSegment(report, await repairSegment(directory, report, known, mark))
   }
   let lastSeq = 0
