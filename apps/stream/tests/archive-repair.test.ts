@@ -1,6 +1,6 @@
 /** Damage of the archive: that it is found, what a repair keeps, and that the stream starts on what is left. */
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -204,6 +204,21 @@ test('a log that begins with the segment that is not sealed brings back its firs
     assert.deepEqual(await filled.rows(), all)
     assert.deepEqual(await filled.damage(), [])
   }
+})
+
+test('of a segment that others follow nothing is cut, though it is not sealed and the log has its rows', async () => {
+  await using filled = await fill()
+  const path = filled.file(sealedName)
+  const bytes = readFileSync(path)
+  bytes.fill(0, 'jss0'.length, 256)
+  writeFileSync(path, bytes)
+  flipBit(path, (filled.frames.sealed[1] ?? 0) + 20)
+  const { lost, marked } = await filled.repair()
+  assert.deepEqual([lost[0], marked], [[2, 5], 3])
+  assert.deepEqual(
+    await filled.rows(),
+    all.filter((n) => n < 3 || n > 4),
+  )
 })
 
 test('blocks that are gone from the end come back from the log', async () => {

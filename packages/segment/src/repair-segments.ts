@@ -143,11 +143,16 @@ export async function repairSegment(
   const path = join(directory, name)
   const repair: SegmentRepair = { rowsKept: 0, lost: [] }
   await using segment = isSealed ? await SealedSegment.open(path).catch(orDamaged) : undefined
+  // A start takes rows from the log after the newest block only.
+  const isSealedAnew = isSealed || !known.isLast
   const pieces = segment
     ? indexedPieces(segment, repair.lost)
-    : scannedPieces((await readWhole(path)).bytes, repair.lost, isSealed ? { ...known, ...unknown } : known)
+    : scannedPieces(
+        (await readWhole(path)).bytes,
+        repair.lost,
+        isSealedAnew ? { ...known, ...unknown } : known,
+      )
   const { mtimeMs } = await stat(path)
-  const isSealedAnew = isSealed || !known.isLast
   await writeBeside(path, countRows(pieces, repair), { isSealed: isSealedAnew, replacedAtMs: mtimeMs })
   // Newer segments may be gone, of which no file tells.
   if (segment && known.isLast) noteLostEnd(repair.lost, segment.header.maxSeq, known)
@@ -187,7 +192,7 @@ async function emptyPiece(
   return { frame: await packFrame(empty), block: decodeBlock(empty), entry }
 }
 
-/** Bounds of a sealed segment: its rows may have left the log long ago, and where they ended is not known. */
+/** Bounds of a segment that is sealed, or is to be: its rows do not come back from the log, and where they ended is not known. */
 const unknown = { logSeq: Infinity, lastSeqMin: Infinity }
 
 async function* scannedPieces(
