@@ -48,11 +48,14 @@ async function open(
     segmentDisk,
     everyMs = 0,
     alsoDown = 0,
+    areHidden = false,
   }: {
     segmentDisk?: SegmentDisk
     everyMs?: number
     /** Accounts that are taken down besides, of which there is nothing. */
     alsoDown?: number
+    /** Whether these are not active again. */
+    areHidden?: boolean
   } = {},
 ) {
   const parts = new AsyncDisposableStack()
@@ -76,6 +79,8 @@ async function open(
     }
     await archive.seal()
     states.set(down, { ...unknownRepo, rev: 'r2', isHidden: true })
+    for (let i = 0; i < (areHidden ? alsoDown : 0); i++)
+      states.set(`did:plc:${i}`, { ...unknownRepo, isHidden: true })
     const position = { relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor: 2 }
     await states.save(position, { appliedSeq: 2, blockSeq: 2 }, Promise.resolve())
     const note = database.prepare('INSERT INTO pending_takedowns (did, at_ms) VALUES (?, 1)')
@@ -239,6 +244,28 @@ test('more takedowns than a function takes arguments are done in one pass', asyn
   compaction.start()
   await eventually(() => compaction.report.pendingTakedowns === 0)
   assert.deepEqual(await rows(), [1])
+})
+
+test('many takedowns that a damaged segment holds up have no segment sealed whenever another one comes', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
+  await using opened = await open(directory.path, { alsoDown: 1001, areHidden: true })
+  const { compaction, archive, clock, store, path, sealed } = opened
+  // Which accounts it may hold is not known either.
+  for (const at of [(sealed.blocks[0]?.offset ?? 0) + 8 + 20, sealed.header.didFilterOffset])
+    flipBit(path, at)
+  compaction.start()
+  await eventually(() => store.takedowns().every(({ againAtMs }) => againAtMs > 0))
+  archive.append(newRow({ n: 3, did: stays }), { seq: 3, epoch: 0 })
+  await eventually(() => archive.blockSeq === 3)
+  const late = 'did:plc:late'
+  const alongside = (change: () => void, onSaved?: () => void): void => {
+    change()
+    onSaved?.()
+  }
+  store.noteTakedown({ alongside }, late)
+  clock.advance(11_000)
+  await eventually(() => !store.takedowns().some(({ did }) => did === late))
+  assert.equal(archive.segments.sealed.length, 1)
 })
 
 test('passes go on after the clock was set back', async () => {

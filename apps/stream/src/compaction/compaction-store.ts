@@ -53,10 +53,6 @@ export class CompactionStore {
     return this.#takedowns.values()
   }
 
-  get takedownCount(): number {
-    return this.#takedowns.size
-  }
-
   /** Another one whenever a takedown was noted, or how far it was looked at. */
   get revision(): number {
     return this.#revision

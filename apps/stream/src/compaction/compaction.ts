@@ -234,8 +234,14 @@ export class Compaction {
   async #takeDown(isPass: boolean): Promise<void> {
     const { archive, store, states, logger } = this.#options
     // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
-    // accounts would leave as many segments. A pass has it sealed, and they go first.
-    if (isPass || store.takedownCount > waitingMax) await archive.seal()
+    // accounts would leave as many segments. A pass has it sealed, and they go first. Takedowns that a segment holds up do
+    // not wait for the active one.
+    const areMany = store
+      .takedowns()
+      .filter(({ againAtMs }) => againAtMs === 0)
+      .drop(waitingMax)
+      .some(() => true)
+    if (isPass || areMany) await archive.seal()
     const nowMs = this.#clock.nowMs()
     const takedowns = this.#openTakedowns().filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
     if (takedowns.length === 0) return
