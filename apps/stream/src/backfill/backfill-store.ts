@@ -158,8 +158,14 @@ export class BackfillStore {
         'SELECT count(*) FROM (SELECT 1 FROM backfill_repos WHERE job_id = ? AND state = ? LIMIT ?)',
       )
       .pluck()
-    this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
-    this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
+    // A reading that was begun before its host listed a newer revision stores what became of it afterwards.
+    this.#putRepo = database.prepare(
+      `INSERT INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state,
+         rev = max(rev, excluded.rev), attempts = excluded.attempts, next_at_ms = excluded.next_at_ms, detail = excluded.detail`,
+    )
+    this.#deleteRepo = database.prepare(
+      'DELETE FROM backfill_repos WHERE job_id = ? AND did = ? AND rev <= ?',
+    )
     this.#retryAfter = database
       .prepare<[number], string | null>(
         "SELECT retry_after FROM backfill_jobs WHERE id = ? AND state = 'active'",
@@ -258,8 +264,9 @@ export class BackfillStore {
     this.#putRepo.run(id, did, state, rev, attempts, nextAtMs, detail)
   }
 
-  deleteRepo(id: number, did: string): void {
-    this.#deleteRepo.run(id, did)
+  /** Nothing is left to be done for a repository, unless its host has listed a newer revision than this one. */
+  deleteRepo(id: number, { did, rev }: Pick<JobRepo, 'did' | 'rev'>): void {
+    this.#deleteRepo.run(id, did, rev)
   }
 
   /** Whether jobs could not have a repository of an account that was not active, or lived elsewhere. */

@@ -13,7 +13,7 @@ import { openStateDatabase } from '../state-database.ts'
 import { Backfill } from './backfill.ts'
 import { BackfillStore, countedMax } from './backfill-store.ts'
 import { Coverage } from './coverage.ts'
-import type { FillOutcome } from './repo-fill.ts'
+import type { FillOutcome, FillWish } from './repo-fill.ts'
 
 const collection = 'org.impact.collection'
 const host = 'pds.example.com'
@@ -45,10 +45,12 @@ function backfillOf(t: TestContext) {
   const outcomes: PromiseWithResolvers<FillOutcome>[] = []
   const asked: string[] = []
   const fill = {
-    makeWhole: async () => {
+    makeWhole: async ({ onWhole }: Pick<FillWish, 'onWhole'>) => {
       const outcome = Promise.withResolvers<FillOutcome>()
       outcomes.push(outcome)
-      return await outcome.promise
+      const became = await outcome.promise
+      if (became.is === 'whole') onWhole()
+      return became
     },
     forgetRereads: () => {},
   }
@@ -136,6 +138,24 @@ test('a repository that stays older than what is known of it fails at last, and 
   await eventually(() => store.job(1)?.state === 'done')
 })
 
+test('a repository that its host lists with a newer revision while it is read is read once more', async (t) => {
+  for (const outcome of [{ is: 'whole' }, { is: 'live-behind' }] as const) {
+    const { backfill, states, store, outcomes, requests, save } = backfillOf(t)
+    await eventually(() => outcomes.length === 1)
+    const rev = '3l33333333333'
+    const body = Buffer.from(JSON.stringify({ repos: [{ did, rev, active: true }] }))
+    t.mock.method(requests, 'ask', async () => ({ status: 200, body }))
+    backfill.begin('window-missed')
+    await eventually(() => store.repos(1, '', 1)[0]?.rev === rev)
+    states.set(did, { ...unknownRepo, rev: '3l22222222222', completeRevision: 1 })
+    await save()
+    outcomes[0]?.resolve(outcome)
+    await save()
+    assert.equal(store.repos(1, '', 1)[0]?.rev, rev)
+    await eventually(() => outcomes.length === 2)
+  }
+})
+
 test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
   const { store, backfill, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)
@@ -186,7 +206,7 @@ test('a job that is retried has some repositories pending at a time, and is done
     const pending = store.due(1, { nowMs: clock.ms, lateMs: Infinity }, 5000)
     most = Math.max(most, pending.length)
     for (const each of pending) tried.add(each.did)
-    database.transaction(() => pending.forEach((each) => store.deleteRepo(1, each.did)))()
+    database.transaction(() => pending.forEach((each) => store.deleteRepo(1, each)))()
     return store.job(1)?.state === 'done'
   })
   tried.delete(did)

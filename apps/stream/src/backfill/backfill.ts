@@ -387,7 +387,7 @@ export class Backfill {
     const onWhole = (): void => {
       const revision = states.get(did)?.completeRevision ?? 0
       // The job may begin again, for a collection that came after the repository was asked for, and list it once more.
-      this.#whenSaved(id, did, () => watched.newestAddition <= revision && store.deleteRepo(id, did))
+      this.#whenSaved(id, did, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
     }
     const reading = this.#begun(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
