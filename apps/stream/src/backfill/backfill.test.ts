@@ -156,6 +156,30 @@ test('a repository that its host lists with a newer revision while it is read is
   }
 })
 
+test('an account that is active again while a job finds it unavailable is read, however often it was tried in vain', async (t) => {
+  for (const when of ['before', 'after']) {
+    const { clock, backfill, states, store, outcomes, save } = backfillOf(t)
+    for (let attempt = 0; attempt < 6; attempt++) {
+      await eventually(() => outcomes.length > attempt)
+      outcomes[attempt]?.resolve({ is: 'later', detail: 'away' })
+      await save()
+      clock.ms += 600_000
+    }
+    await eventually(() => outcomes.length === 7)
+    const comeBack = (): void => {
+      states.set(did, { ...unknownRepo, accountSeen: 'active' })
+      backfill.noteActive(did)
+    }
+    if (when === 'before') comeBack()
+    outcomes[6]?.resolve({ is: 'unavailable', detail: 'not active' })
+    await nextTurn()
+    if (when === 'after') comeBack()
+    await save()
+    assert.deepEqual(store.repos(1, '', 1), [])
+    await eventually(() => outcomes.length === 8)
+  }
+})
+
 test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
   const { store, backfill, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)

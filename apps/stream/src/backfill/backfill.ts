@@ -111,8 +111,8 @@ export class Backfill {
   /** Repositories that are read now. */
   readonly #underWay = new Map<string, Reading>()
   readonly #hosts: HostList
-  /** Repositories of jobs that are done and not saved as such. */
-  readonly #unsaved = new Set<string>()
+  /** Repositories of jobs of which it is not saved what became of them, and whether they are unavailable. */
+  readonly #unsaved = new Map<string, boolean>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
   readonly #listing = new Set<number>()
   /** How many pages of a job's listing had next to nothing on them, and were not the last one. */
@@ -195,7 +195,8 @@ export class Backfill {
   /** An account is active. What jobs could not have of it is read now. */
   noteActive(did: string): void {
     const { store, states } = this.#options
-    if (!store.isUnavailable(did)) return
+    const isUnsaved = this.#unsaved.entries().some(([key, is]) => is && key.endsWith(` ${did}`))
+    if (!isUnsaved && !store.isUnavailable(did)) return
     states.mark(did)
     states.alongside(() => store.forgetUnavailable(did))
   }
@@ -383,11 +384,12 @@ export class Backfill {
     const { states, watched, store, onRepo } = this.#options
     const { id, host } = job
     const did = repo.did as Did // read as one from the listing
-    const seen = this.#seenOf(did)
+    const newest = (): string => `${this.#seenOf(did)} ${states.get(did)?.rev}`
+    const seen = newest()
     const onWhole = (): void => {
       const revision = states.get(did)?.completeRevision ?? 0
       // The job may begin again, for a collection that came after the repository was asked for, and list it once more.
-      this.#whenSaved(id, did, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
+      this.#whenSaved(id, did, false, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
     }
     const reading = this.#begun(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
@@ -400,11 +402,16 @@ export class Backfill {
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
-      this.#whenSaved(id, did, () => {
-        const isSame = this.#seenOf(did) === seen
+      const isUnavailable = changed.state === 'unavailable'
+      // Events of the account came meanwhile, so what was said of it may be out of date. Its mark has it read.
+      const isLacking = this.#missing({ did, rev: '', inactive: undefined }) && !states.get(did)?.isHidden
+      const isMarked = isUnavailable && newest() !== seen && isLacking === true
+      if (isMarked) states.mark(did)
+      this.#whenSaved(id, did, isUnavailable, () => {
         // The job may be gone by now, or cancelled. Nothing is left to be done then.
         if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
-        store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
+        if (isMarked) store.deleteRepo(id, repo)
+        else store.putRepo(id, changed)
       })
     } finally {
       this.#underWay.delete(did)
@@ -412,9 +419,9 @@ export class Backfill {
   }
 
   /** Changes what a job has of a repository together with its state, and does not take it until then. */
-  #whenSaved(id: number, did: string, change: () => unknown): void {
+  #whenSaved(id: number, did: string, isUnavailable: boolean, change: () => unknown): void {
     const key = `${id} ${did}`
-    this.#unsaved.add(key)
+    this.#unsaved.set(key, isUnavailable)
     this.#options.states.alongside(
       () => void change(),
       () => void this.#unsaved.delete(key),
@@ -488,10 +495,4 @@ export class Backfill {
     const askedMs = outcome.is === 'later' ? outcome.afterMs : undefined
     return retryWait(attempts - 1, retryMs, askedMs, this.#random)
   }
-}
-
-/** What was said of an account may be out of date, because an event of it came meanwhile. */
-function onceMore(repo: JobRepo, nowMs: number): JobRepo {
-  const isOver = repo.state !== 'unavailable' || repo.attempts >= attemptsMax.refused
-  return isOver ? repo : { ...repo, state: 'pending', nextAtMs: nowMs }
 }
