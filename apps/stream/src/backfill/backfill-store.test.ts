@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openStateDatabase } from '../state-database.ts'
-import { BackfillStore, type JobRepo, pendingMax } from './backfill-store.ts'
+import { BackfillStore, countedMax, type JobRepo, pendingMax } from './backfill-store.ts'
 
 const repo: JobRepo = { did: '', state: 'unavailable', rev: '', attempts: 0, nextAtMs: 0, detail: '' }
 
@@ -83,6 +83,36 @@ test('repositories that are still to be read are counted up to a bound', (t) => 
       store.putRepo(1, { ...repo, did: `did:plc:${i}`, state: 'pending' })
   })()
   assert.equal(store.pending(1), pendingMax)
+})
+
+test('repositories of jobs are counted in turns of the event loop, whether a job has many or there are many jobs', async (t) => {
+  for (const [jobs, repos] of [
+    [4, countedMax],
+    [800, 0],
+  ] as const) {
+    const database = openStateDatabase(':memory:')
+    t.after(() => database.close())
+    const store = new BackfillStore(database)
+    store.addHosts(
+      Array.from({ length: jobs }, (_, n) => `pds${n}.example.com`),
+      1,
+    )
+    const ids = store.begin({ collection: '', cause: 'operator', revision: 1 }, 0)
+    database.transaction(() => {
+      for (const id of ids)
+        for (let i = 0; i < repos; i++) store.putRepo(id, { ...repo, did: `did:plc:${i}` })
+    })()
+    let turns = 0
+    const count = (): void => {
+      turns++
+      counting = setImmediate(count)
+    }
+    let counting = setImmediate(count)
+    const counts = await store.countsOf(store.jobs())
+    clearImmediate(counting)
+    assert.deepEqual([counts.length, counts[0]?.unavailable], [jobs, repos])
+    assert.ok(turns >= 3, `${turns} turns`)
+  }
 })
 
 test('jobs of all hosts begin: again from the start where one is open, anew where there is none', (t) => {

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import type { StateDatabase } from '../state-database.ts'
 
 export type JobState = 'active' | 'paused' | 'cancelled' | 'done'
@@ -54,8 +55,13 @@ export interface RepoCounts {
   unavailable: number
 }
 
-/** Repositories of one state that are counted. A PDS may list millions that nobody has, and counting these takes half a second. */
+/**
+ * Repositories of one state that are counted of a job, and of all states and jobs in one turn of the event loop: some five
+ * milliseconds. A PDS may list millions that nobody has, and counting these takes half a second.
+ */
 export const countedMax = 20_000
+/** Repositories that take as long to count as a job without any. */
+const repoCostOfJob = 100
 
 /** Repositories of a job that wait, above which no more are added. More than these are not counted. */
 export const pendingMax = 1000
@@ -297,6 +303,21 @@ export class BackfillStore {
     if (this.#isLeft(id)) return { pending: 0, failed: 0, unavailable: 0 }
     const of = (state: RepoStatus): number => this.#count.get(id, state, countedMax) ?? 0
     return { pending: of('pending') + of('waiting'), failed: of('failed'), unavailable: of('unavailable') }
+  }
+
+  /** Counts repositories of each job, in turns of the event loop. */
+  async countsOf(jobs: readonly Job[]): Promise<RepoCounts[]> {
+    const counted: RepoCounts[] = []
+    let left = countedMax
+    for (const { id } of jobs) {
+      const counts = this.counts(id)
+      counted.push(counts)
+      left -= repoCostOfJob + counts.pending + counts.failed + counts.unavailable
+      if (left > 0) continue
+      await setImmediate()
+      left = countedMax
+    }
+    return counted
   }
 
   /** Repositories that are not whole, by DID. */

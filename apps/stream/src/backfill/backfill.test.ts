@@ -111,7 +111,7 @@ function backfillOf(t: TestContext) {
       await eventually(() => states.dirtyCount > 0)
       await states.save(position, { appliedSeq: 0, blockSeq: 0 }, Promise.resolve())
     },
-    covered: () => coverage.page('', 10).hosts[0],
+    covered: async () => (await coverage.page('', 10)).hosts[0],
   }
 }
 
@@ -121,7 +121,7 @@ test('a repository that is read while its job is cancelled is not left as one th
   store.setState(1, 'cancelled', 0)
   outcomes[0]?.resolve({ is: 'later', detail: 'away' })
   await save()
-  assert.equal(covered()?.pending, 0)
+  assert.equal((await covered())?.pending, 0)
 })
 
 test('a repository that stays older than what is known of it fails at last, and ends its job', async (t) => {
@@ -186,10 +186,10 @@ test('a collection is not complete by an earlier job when a later one for everyt
   store.setState(1, 'cancelled', 0)
   const [id = 0] = backfill.begin('collection-added', { host, collection })
   store.setState(id, 'done', 0, 5)
-  assert.equal(covered()?.collections[0]?.status, 'complete')
+  assert.equal((await covered())?.collections[0]?.status, 'complete')
   backfill.windowMissed()
   store.setState(id + 1, 'cancelled', 0)
-  assert.equal(covered()?.collections[0]?.status, 'unknown')
+  assert.equal((await covered())?.collections[0]?.status, 'unknown')
 })
 
 test('what a PDS lists in vain is counted up to a bound, and once for each job, however much is watched', async (t) => {
@@ -201,7 +201,7 @@ test('what a PDS lists in vain is counted up to a bound, and once for each job, 
       store.putRepo(1, { ...repo, did: `did:plc:${i}`, state: 'unavailable' })
   })()
   const counting = t.mock.method(store, 'counts').mock
-  assert.equal(covered()?.unavailable, countedMax)
+  assert.equal((await covered())?.unavailable, countedMax)
   assert.equal(counting.callCount(), 1)
 })
 
@@ -212,7 +212,7 @@ test('neither a look for work nor a page of coverage reads every job that there 
   clock.ms -= 30 * dayMs
   const looks = clock.waits + 3
   await eventually(() => clock.waits >= looks)
-  assert.equal(covered()?.hostname, host)
+  assert.equal((await covered())?.hostname, host)
   assert.equal(reading.callCount(), 0)
 })
 

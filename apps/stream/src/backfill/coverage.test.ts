@@ -32,7 +32,7 @@ test('a page has so many rows at most, one PDS at least, and the pages together 
     const expected = count === 5000 ? all.slice(0, 3) : all
     const seen: string[] = []
     for (let after: string | undefined = ''; after !== undefined && seen.length < expected.length;) {
-      const { hosts, cursor } = coverage.page(after, 1000)
+      const { hosts, cursor } = await coverage.page(after, 1000)
       assert.ok(hosts.length > 0 && hosts.length <= hostsMax, `${hosts.length} hosts`)
       assert.ok(hosts.every(({ collections }) => collections.length === count))
       seen.push(...hosts.map(({ hostname }) => hostname))

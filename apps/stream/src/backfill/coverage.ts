@@ -49,13 +49,16 @@ export class Coverage {
    * Has `limit` hosts at most, and fewer where many collections are watched. Where there are more, `cursor` is set.
    * @param after the last host of the page before.
    */
-  page(after: string, limit: number): { hosts: HostCoverage[]; cursor?: string } {
+  async page(after: string, limit: number): Promise<{ hosts: HostCoverage[]; cursor?: string }> {
     const { store, watched } = this.#options
     const rest = store.hosts().filter((host) => host > after)
     const hostsMax = Math.max(1, Math.floor(rowsPerPage / watched.list().length))
     const page = rest.slice(0, Math.min(limit, hostsMax))
     const last = page.at(-1)
-    const hosts = page.map((host) => this.#ofHost(host, store.jobsOf(host)))
+    const jobs = page.flatMap((host) => store.jobsOf(host))
+    const counts = await store.countsOf(jobs)
+    const counted = new Map(jobs.map((job, i) => [nameOf(job), counts[i]]))
+    const hosts = page.map((host) => this.#ofHost(host, store.jobsOf(host), counted))
     return { hosts, ...(rest.length > page.length && last !== undefined ? { cursor: last } : {}) }
   }
 
@@ -71,11 +74,15 @@ export class Coverage {
     }
   }
 
-  #ofHost(hostname: string, jobs: readonly Job[]): HostCoverage {
+  #ofHost(
+    hostname: string,
+    jobs: readonly Job[],
+    counted: ReadonlyMap<string, RepoCounts | undefined>,
+  ): HostCoverage {
     const { store, watched } = this.#options
     const counts = { pending: 0, failed: 0, unavailable: 0 }
-    // Once for each job, because all collections ask for them.
-    const ofJobs = new Map(jobs.map(({ id }) => [id, store.counts(id)]))
+    // Counts of a job that has ended since are counted again.
+    const ofJobs = new Map(jobs.map((job) => [job.id, counted.get(nameOf(job)) ?? store.counts(job.id)]))
     for (const ofJob of ofJobs.values()) {
       counts.pending += ofJob.pending
       counts.failed = Math.max(counts.failed, ofJob.failed)
@@ -122,4 +129,9 @@ export class Coverage {
     if (!job.isListed) return `the backfill is under way: ${job.listed} repositories were listed so far`
     return `the backfill is under way: ${pending} of ${job.listed} repositories are left`
   }
+}
+
+/** The name of a job in one of its states. */
+function nameOf({ id, state }: Job): string {
+  return `${id} ${state}`
 }

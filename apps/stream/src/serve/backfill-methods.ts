@@ -2,7 +2,7 @@
 import { addProcedure, addQuery, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
-import type { Job, JobState } from '../backfill/backfill-store.ts'
+import type { Job, JobState, RepoCounts } from '../backfill/backfill-store.ts'
 import { type RepoState, unknownRepo } from '../ingest/repo-states.ts'
 import { operatorPrefix, type OperatorParts } from './operator-parts.ts'
 
@@ -17,14 +17,14 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
     if (!job) throw new XrpcError(400, 'JobNotFound', `there is no job ${id}: listJobs has them`)
     return job
   }
-  const describe = (job: Job): object => {
+  const describe = (job: Job, counts: RepoCounts | undefined): object => {
     const { createdAtMs, endedAtMs, throughSeq, collection, cursor: _, ...rest } = job
     const error = backfill.errorOf(job)
     return {
       ...rest,
       ...(collection !== '' && { collection }),
       ...(throughSeq > 0 && { throughSeq }),
-      ...store.counts(job.id),
+      ...counts,
       ...datetime('createdAt', createdAtMs),
       ...datetime('endedAt', endedAtMs),
       ...(error !== undefined && { error }),
@@ -34,7 +34,7 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
     server,
     operatorPrefix,
     'listJobs',
-    ({ limit, cursor, hostname, state }) => {
+    async ({ limit, cursor, hostname, state }) => {
       const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
       const rows = store
         .jobs()
@@ -42,7 +42,8 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
         .filter((job) => [undefined, job.state].includes(state))
         .toReversed()
       const { page, ...rest } = pageOf(rows.slice(0, limit + 1), limit, ({ id }) => id)
-      return { jobs: page.map(describe), ...rest }
+      const counts = await store.countsOf(page)
+      return { jobs: page.map((job, i) => describe(job, counts[i])), ...rest }
     },
   )
   addQuery<Page & { id: number }>(server, operatorPrefix, 'listJobRepos', ({ id, limit, cursor = '' }) => {

@@ -4,7 +4,7 @@ import type { Coverage } from '../backfill/coverage.ts'
 
 /** A page of what the archive has of which PDS, as the method answers it. */
 export type CoveragePage = Coverage['summary'] &
-  ReturnType<Coverage['page']> & { pendingTakedownSegments: string[] }
+  Awaited<ReturnType<Coverage['page']>> & { pendingTakedownSegments: string[] }
 
 /** @throws XrpcError 429 `RateLimitExceeded` when too many calls of one network wait. */
 export type ReadCoverage = (caller: string, after: string, limit: number) => Promise<CoveragePage>
@@ -16,11 +16,11 @@ export function coverageReader(
 ): ReadCoverage {
   const turns = new CallerTurns()
   return (caller, after, limit) =>
-    turns.run(caller, async () => ({
-      ...coverage.summary,
-      pendingTakedownSegments: await compaction.pendingSegments(),
-      ...coverage.page(after, limit),
-    }))
+    turns.run(caller, async () => {
+      const page = await coverage.page(after, limit)
+      const pendingTakedownSegments = await compaction.pendingSegments()
+      return { ...coverage.summary, pendingTakedownSegments, ...page }
+    })
 }
 
 /** Adds `getCoverage`. */

@@ -3,7 +3,11 @@ import type { Ledger } from './ledger.ts'
 import { cacheBytesMax, type StreamProcess, type World } from './stream-process.ts'
 
 /** @returns what does not hold yet. */
-export function settledFaults(stream: StreamProcess | undefined, world: World, ledger: Ledger): string[] {
+export async function settledFaults(
+  stream: StreamProcess | undefined,
+  world: World,
+  ledger: Ledger,
+): Promise<string[]> {
   if (!stream?.hasStarted) return ['A4: the stream does not start']
   const { ingest, states, jobs } = stream.parts
   const { tip } = world.relay
@@ -19,7 +23,8 @@ export function settledFaults(stream: StreamProcess | undefined, world: World, l
     if (failed > 0) jobs.retry(id, stream.clock.nowMs())
   }
   const collections = wholeCollections(world, ledger)
-  for (const { hostname, collections: ofHost } of stream.parts.coverage.page('', hostsMax).hosts)
+  const { hosts } = await stream.parts.coverage.page('', hostsMax)
+  for (const { hostname, collections: ofHost } of hosts)
     for (const { collection, status, reason } of ofHost)
       if (status !== 'complete')
         faults.push(`A7: coverage calls ${collection} of ${hostname} ${status}: ${reason}`)

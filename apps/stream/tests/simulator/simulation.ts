@@ -184,7 +184,7 @@ class Run implements Simulation {
     do {
       await this.#pass(settle.stepMs)
       if (this.#ledger.broken.length > 0) return
-      faults = settledFaults(this.#keeper.process, this.#world, this.#ledger)
+      faults = await settledFaults(this.#keeper.process, this.#world, this.#ledger)
       faults.push(...this.#subscribers.flatMap((subscriber) => subscriber.faults()))
       if (faults.length === 0) faults.push(...(await this.#compactedFaults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
