@@ -180,6 +180,18 @@ test('an account that is active again while a job finds it unavailable is read, 
   }
 })
 
+test('an account of which the archive has everything is not read again because another PDS has listed it', async (t) => {
+  const { backfill, states, store, outcomes, save } = backfillOf(t)
+  await eventually(() => outcomes.length === 1)
+  outcomes[0]?.resolve({ is: 'unavailable', detail: 'it lives elsewhere' })
+  await save()
+  assert.equal(store.repos(1, '', 1)[0]?.state, 'unavailable')
+  states.set(did, { ...unknownRepo, rev: '3l22222222222', completeRevision: 1 })
+  backfill.noteActive(did)
+  await save()
+  assert.deepEqual([store.repos(1, '', 1), states.get(did)?.needsRefetch], [[], false])
+})
+
 test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
   const { store, backfill, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)

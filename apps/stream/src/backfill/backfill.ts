@@ -192,12 +192,12 @@ export class Backfill {
     )
   }
 
-  /** An account is active. What jobs could not have of it is read now. */
+  /** An account is active. What jobs could not have of it is read now, unless the archive has it by now. */
   noteActive(did: string): void {
     const { store, states } = this.#options
     const isUnsaved = this.#unsaved.entries().some(([key, is]) => is && key.endsWith(` ${did}`))
     if (!isUnsaved && !store.isUnavailable(did)) return
-    states.mark(did)
+    if (this.#lacksSome(did)) states.mark(did)
     states.alongside(() => store.forgetUnavailable(did))
   }
 
@@ -209,7 +209,7 @@ export class Backfill {
 
   async #run(): Promise<void> {
     const { signal } = this.#stop
-    const { store } = this.#options
+    const { database, store } = this.#options
     while (!signal.aborted) {
       try {
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
@@ -219,7 +219,7 @@ export class Backfill {
           await nextTurn()
         }
         this.#takeMarked()
-        await this.#sweep()
+        if (store.hasLeftovers) await this.#commit(database, () => store.sweep())
       } catch (error) {
         this.#options.onFailure(error as Error) // SQLite throws errors only
         return
@@ -234,11 +234,6 @@ export class Backfill {
     for (const { id, isRetried } of jobs)
       if (isRetried && store.pending(id) < pendingMax)
         await this.#commit(database, () => store.retrySome(id, this.#clock.nowMs()))
-  }
-
-  async #sweep(): Promise<void> {
-    const { database, store } = this.#options
-    if (store.hasLeftovers) await this.#commit(database, () => store.sweep())
   }
 
   /** What was asked for. A defect of ours in reading an answer costs that answer. */
@@ -344,6 +339,11 @@ export class Backfill {
     }
   }
 
+  /** Whether the archive lacks something of an account that is active. @param rev that its repository has at least. */
+  #lacksSome(did: string, rev = ''): boolean {
+    return this.#missing({ did: did as Did, rev, inactive: undefined }) !== undefined // of a listing or an event
+  }
+
   /** What a job has to do for a repository that its host listed. Undefined when the archive has everything of it. */
   #missing(repo: ListedRepo): JobRepo | undefined {
     const { states, watched, settleMs } = this.#options
@@ -396,7 +396,7 @@ export class Backfill {
     try {
       // What a host says of an account is no reason to leave it: the relay is asked.
       const mayHaveCome = repo.state === 'waiting' || repo.detail === ''
-      if (mayHaveCome && !this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
+      if (mayHaveCome && !this.#lacksSome(did, repo.rev)) return onWhole()
       const mayReplace = repo.state === 'waiting'
       const outcome = await this.#filled({ did, host, mayReplace, onWhole, onLarge })
       onRepo(outcome.is)
@@ -404,8 +404,8 @@ export class Backfill {
       const changed = this.#afterAttempt(repo, outcome)
       const isUnavailable = changed.state === 'unavailable'
       // Events of the account came meanwhile, so what was said of it may be out of date. Its mark has it read.
-      const isLacking = this.#missing({ did, rev: '', inactive: undefined }) && !states.get(did)?.isHidden
-      const isMarked = isUnavailable && newest() !== seen && isLacking === true
+      const isMarked =
+        isUnavailable && newest() !== seen && this.#lacksSome(did) && !states.get(did)?.isHidden
       if (isMarked) states.mark(did)
       this.#whenSaved(id, did, isUnavailable, () => {
         // The job may be gone by now, or cancelled. Nothing is left to be done then.
