@@ -35,7 +35,7 @@ class SetClock implements Clock {
 }
 
 /** A backfill of one PDS with one repository, which `outcomes` says the fate of. */
-function backfillOf(t: TestContext) {
+function backfillOf(t: TestContext, { hosts = [host], listed = [did], hostOf = (): string => host } = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'backfill-'))
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   const clock = new SetClock()
@@ -43,13 +43,15 @@ function backfillOf(t: TestContext) {
   const watched = new WatchedCollections(database, [collection], clock.ms)
   const store = new BackfillStore(database)
   const outcomes: PromiseWithResolvers<FillOutcome>[] = []
+  const wishes: FillWish[] = []
   const asked: string[] = []
   const fill = {
-    makeWhole: async ({ onWhole }: Pick<FillWish, 'onWhole'>) => {
+    makeWhole: async (wish: FillWish) => {
       const outcome = Promise.withResolvers<FillOutcome>()
       outcomes.push(outcome)
+      wishes.push(wish)
       const became = await outcome.promise
-      if (became.is === 'whole') onWhole()
+      if (became.is === 'whole') wish.onWhole()
       return became
     },
     forgetRereads: () => {},
@@ -59,8 +61,8 @@ function backfillOf(t: TestContext) {
     ask: async (_: string, method: string) => {
       asked.push(method)
       const answer = method.startsWith('listHosts')
-        ? { hosts: [{ hostname: host }] }
-        : { repos: [{ did, rev: '3l22222222222', active: true }] }
+        ? { hosts: hosts.map((hostname) => ({ hostname })) }
+        : { repos: listed.map((each) => ({ did: each, rev: '3l22222222222', active: true })) }
       return { status: 200, body: Buffer.from(JSON.stringify(answer)) }
     },
   }
@@ -71,7 +73,7 @@ function backfillOf(t: TestContext) {
     watched,
     fill,
     requests,
-    hostOf: () => host,
+    hostOf,
     relayUrl: 'https://relay.example.com',
     allowedPrivateHosts: [],
     settleMs: 0,
@@ -104,6 +106,7 @@ function backfillOf(t: TestContext) {
     store,
     backfill,
     outcomes,
+    wishes,
     asked,
     requests,
     /** Saves what became of a repository, once that is known. */
@@ -315,6 +318,30 @@ test('marked repositories are read, though others before them have lost their ma
     for (const { resolve } of outcomes) resolve({ is: 'unavailable', detail: 'moved' })
     return outcomes.length >= 120
   })
+})
+
+test('marked accounts whose documents are not known take the places of their hosts when they are', async (t) => {
+  const hosts = [host, 'other.example.com', 'third.example.com']
+  const { states, store, wishes, save } = backfillOf(t, { hosts, listed: [], hostOf: () => '' })
+  await eventually(() => store.jobs().filter(({ state }) => state === 'done').length === hosts.length)
+  for (let n = 0; n < 20; n++) states.set(`did:plc:${n}`, { ...unknownRepo, needsRefetch: true })
+  await save()
+  const begun = async (count: number): Promise<FillWish[]> => {
+    await eventually(() => wishes.length === count)
+    return wishes.slice(-2)
+  }
+  for (const [count, name] of [
+    [2, 'other.example.com'],
+    [4, 'third.example.com'],
+  ] as const)
+    assert.deepEqual(
+      (await begun(count)).map(({ mayAsk }) => mayAsk?.(name)),
+      [true, true],
+    )
+  assert.deepEqual(
+    (await begun(6)).map(({ mayAsk }) => mayAsk?.('other.example.com')),
+    [false, false],
+  )
 })
 
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {

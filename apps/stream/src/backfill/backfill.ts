@@ -29,6 +29,7 @@ import { HostList, type HostListing } from './host-list.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
 import { missingRepo } from './missing-repo.ts'
+import { Readings, reposMax } from './readings.ts'
 import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
 import {
   BadAnswerError,
@@ -74,14 +75,6 @@ const listingsMax = 256
 /** Pages with next to nothing on them that a PDS may list. With more it could name new cursors without end. */
 const thinPages = { reposMin: 10, max: 20 }
 /**
- * Repositories that are read at a time: in all, and of one host. A host may let us wait for minutes, and several may do
- * so together. Such readings leave their place to others, so that it takes a dozen hosts to hold up the rest.
- */
-const reposMax = 8
-const reposPerHostMax = 2
-const slowReposMax = 16
-const slowMs = 5000
-/**
  * Attempts at a repository whose host gives nothing that can be used, and at one that stays older than what is known of it,
  * which takes some twenty minutes: nobody may have what its host has lost.
  */
@@ -95,21 +88,13 @@ interface Retry {
   nextAtMs: number
 }
 
-interface Reading {
-  host: string
-  sinceMs: number
-  /** It has its turn among the large ones, or waits for it, and so leaves its place to others. */
-  isLarge: boolean
-}
-
 export class Backfill {
   readonly #options: BackfillOptions
   readonly #clock: Clock
   readonly #random: () => number
   readonly #commit: CommitAndSync
   readonly #stop: AbortController
-  /** Repositories that are read now. */
-  readonly #underWay = new Map<string, Reading>()
+  readonly #readings = new Readings()
   readonly #hosts: HostList
   /** Repositories of jobs of which it is not saved what became of them, and whether they are unavailable. */
   readonly #unsaved = new Map<string, boolean>()
@@ -148,7 +133,7 @@ export class Backfill {
 
   /** Repositories that are read now. */
   get underWay(): number {
-    return this.#underWay.size
+    return this.#readings.size
   }
 
   /** Why the listing of a job's host failed last; undefined when it did not. */
@@ -354,30 +339,15 @@ export class Backfill {
   #takeDue(job: Job): void {
     const { store, settleMs } = this.#options
     const { id, host } = job
-    let room = this.#roomFor(host)
+    let room = this.#readings.roomFor(host)
     if (room <= 0) return
     const nowMs = this.#clock.nowMs()
     const times = { nowMs, lateMs: nowMs + Math.max(waitMsMax, settleMs) }
     for (const repo of store.due(id, times, 2 * reposMax + this.#unsaved.size)) {
-      if (this.#underWay.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
+      if (this.#readings.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
       void this.#guarded(() => this.#takeRepo(job, repo))
       if (--room === 0) return
     }
-  }
-
-  /** How many repositories of a host may be begun now. */
-  #roomFor(host: string): number {
-    const [nowMs, all] = [performance.now(), this.#underWay.values().toArray()]
-    const ofHost = all.filter((each) => each.host === host).length
-    const usual = all.filter(({ isLarge }) => !isLarge)
-    const slow = usual.filter(({ sinceMs }) => nowMs - sinceMs >= slowMs).length
-    return Math.min(reposMax + Math.min(slow, slowReposMax) - usual.length, reposPerHostMax - ofHost)
-  }
-
-  #begun(did: string, host: string): Reading {
-    const reading = { host, sinceMs: performance.now(), isLarge: false }
-    this.#underWay.set(did, reading)
-    return reading
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
@@ -391,7 +361,7 @@ export class Backfill {
       // The job may begin again, for a collection that came after the repository was asked for, and list it once more.
       this.#whenSaved(id, did, false, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
     }
-    const reading = this.#begun(did, host)
+    const reading = this.#readings.begin(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
     try {
       // What a host says of an account is no reason to leave it: the relay is asked.
@@ -414,7 +384,7 @@ export class Backfill {
         else store.putRepo(id, changed)
       })
     } finally {
-      this.#underWay.delete(did)
+      this.#readings.end(did)
     }
   }
 
@@ -443,7 +413,7 @@ export class Backfill {
 
   /** Reads marked repositories again, a few at a time. */
   #takeMarked(): void {
-    const { states } = this.#options
+    const { states, hostOf } = this.#options
     const page = states.marked(this.#afterMark, 100)
     this.#afterMark = page.length < 100 ? '' : (page.at(-1) ?? '')
     for (const did of page) {
@@ -452,15 +422,14 @@ export class Backfill {
       // What its host says may be different after an event of the account.
       const isDue = !retry || hasCome(retry.nextAtMs, this.#clock.nowMs())
       const isEarly = !isDue && retry.seen === this.#seenOf(did)
-      if (this.#underWay.has(did) || isEarly) continue
-      const host = this.#markHost(did as Did) // the states are of accounts
-      if (this.#roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))
+      if (this.#readings.has(did) || isEarly) continue
+      const host = this.#placeOf(hostOf(did as Did)) // the states are of accounts
+      if (this.#readings.roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))
     }
   }
 
   /** For whom a marked account is read. Whoever names hosts that the relay does not read gets no more by naming many. */
-  #markHost(did: Did): string {
-    const host = this.#options.hostOf(did)
+  #placeOf(host: string): string {
     const { approved } = this.#hosts
     return approved.size === 0 || approved.has(host) ? host : ''
   }
@@ -475,17 +444,19 @@ export class Backfill {
     const { onRepo } = this.#options
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
     const seen = this.#seenOf(did)
-    const reading = this.#begun(did, host)
+    const reading = this.#readings.begin(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
     try {
-      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, onLarge })
+      // After a repair next to no documents are known.
+      const mayAsk = (known: string): boolean => this.#readings.move(reading, this.#placeOf(known))
+      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, onLarge, mayAsk })
       onRepo(outcome.is)
       const nextAtMs =
         this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : this.#retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)
       else this.#markRetries.set(did, { attempts, seen, nextAtMs })
     } finally {
-      this.#underWay.delete(did)
+      this.#readings.end(did)
     }
   }
 

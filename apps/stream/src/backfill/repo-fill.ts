@@ -52,6 +52,8 @@ export interface FillWish {
   onWhole: () => void
   /** Called when the repository turns out to be a large one: from then on it waits for its turn among those. */
   onLarge?: () => void
+  /** Whether the host that its document names may be asked now; otherwise it is left for later. Default: it may. */
+  mayAsk?: (host: string) => boolean
 }
 
 /**
@@ -102,7 +104,7 @@ export class RepoFill {
     }
   }
 
-  async #fill({ did, host, mayReplace, onWhole, onLarge }: FillWish): Promise<FillOutcome> {
+  async #fill({ did, host, mayReplace, onWhole, onLarge, mayAsk }: FillWish): Promise<FillOutcome> {
     const { requests, relayUrl, resolver, ingest, states, corrections } = this.#options
     const account = `did=${encodeURIComponent(did)}`
     const { accountSeen: seen, rev: seenRev } = states.get(did) ?? unknownRepo
@@ -122,6 +124,7 @@ export class RepoFill {
     if (pdsUrl === undefined) return { is: 'unavailable', detail: 'its document names no host' }
     if (host !== undefined && pdsHost !== host)
       return { is: 'unavailable', detail: `it lives at ${String(pdsHost)}` }
+    if (mayAsk?.(pdsHost ?? '') === false) return { is: 'later', detail: 'its host is asked for others' }
     // An older one may lack commits whose events were not kept: from before the backfill, or of collections not watched then.
     const knownRev = readAccountRev(word)
     const leastRev = seenRev > knownRev ? seenRev : knownRev
