@@ -12,8 +12,10 @@ const did = 'did:plc:a'
 function emptyStream(t: TestContext) {
   const database = openStateDatabase(':memory:')
   t.after(() => database.close())
-  const states = new RepoStates(database)
+  // In memory there is no log to be synced.
+  const states = new RepoStates(database, async (_, change) => database.transaction(change)())
   const stream = {
+    database,
     states,
     /** Paths of records that were written. */
     written: [] as string[],
@@ -45,7 +47,7 @@ function emptyStream(t: TestContext) {
           data: '' as RepoRecord['cid'],
           records,
           watchRevision: revision,
-          marksBefore: 0,
+          marksBefore: states.marks,
         },
         {
           states,
@@ -99,6 +101,23 @@ test('a repository of which the archive has most is looked through some records 
   while (refill.step() === undefined) turns++
   assert.ok(stream.looks <= turns * 1000, `${stream.looks} records in ${turns} turns`)
   assert.equal(stream.rows, count)
+})
+
+test('a mark is done with though so many other accounts had events while the repository was read that its state left memory', async (t) => {
+  const stream = emptyStream(t)
+  const { database, states } = stream
+  states.mark(did)
+  const position = { relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor: 1 }
+  await states.save(position, { appliedSeq: 0, blockSeq: 0 }, Promise.resolve())
+  const refill = stream.refill('3l22222222222', 40)
+  database.exec(`INSERT INTO repos (did, rev, sync_rev, identity_seen, account_seen, needs_refetch)
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60000)
+    SELECT 'did:plc:' || n, 'one', '', '', '', 0 FROM numbers`)
+  for (let n = 1; n <= 60_000; n++) states.get(`did:plc:${n}`)
+  assert.deepEqual(refill.step(), { is: 'whole', rows: 5 })
+  assert.equal(states.get(did)?.needsRefetch, false)
+  // Nor is a mark of before a start.
+  assert.equal(new RepoStates(database).isMarkedSince(did, 0), false)
 })
 
 test('a refill that is under way has one note for all that is written', (t) => {

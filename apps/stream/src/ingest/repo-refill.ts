@@ -245,7 +245,7 @@ export class RepoRefill {
     const { did, rev, data, watchRevision, marksBefore } = this.#contents
     const state = states.get(did) ?? unknownRepo
     const isNewest = rev >= state.rev
-    const isMarkDone = is !== 'added' && state.markedAt <= marksBefore
+    const isMarkDone = is !== 'added' && !states.isMarkedSince(did, marksBefore)
     states.set(did, {
       ...state,
       ...(isNewest ? { rev, data, written: state.written.filter(({ event }) => !isUpTo(event, rev)) } : {}),

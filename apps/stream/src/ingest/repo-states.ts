@@ -28,8 +28,6 @@ export interface RepoState {
   accountSeen: string
   /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
   needsRefetch: boolean
-  /** `RepoStates.marks` at its last mark; 0 without one. Not stored. */
-  markedAt: number
   /**
    * Revision of the watched collections for which the archive has everything that the repository held, or has since. 0:
    * the repository was there before we saw it, and was never read as a whole.
@@ -87,7 +85,6 @@ export const unknownRepo: Readonly<RepoState> = {
   identitySeen: '',
   accountSeen: '',
   needsRefetch: false,
-  markedAt: 0,
   completeRevision: 0,
   isHidden: false,
   backfillRev: '',
@@ -126,6 +123,8 @@ export class RepoStates {
   #position: UpstreamPosition | undefined
   #covered: Covered
   #marks = 0
+  /** `#marks` at the last mark of each repository. What is forgotten was marked before the newest `cachedMax / 2`. */
+  readonly #markedAt = new RecentMap<string, number>(cachedMax)
 
   constructor(database: StateDatabase, commit: CommitAndSync = commitAndSync) {
     this.#database = database
@@ -211,7 +210,13 @@ export class RepoStates {
 
   /** Records of this account may be missing: its repository is to be read. */
   mark(did: string): void {
-    this.set(did, { ...(this.get(did) ?? unknownRepo), needsRefetch: true, markedAt: ++this.#marks })
+    this.set(did, { ...(this.get(did) ?? unknownRepo), needsRefetch: true })
+    this.#markedAt.set(did, ++this.#marks)
+  }
+
+  /** Whether a repository was marked after so many marks. It may seem so when there were more than 25,000 since. */
+  isMarkedSince(did: string, marks: number): boolean {
+    return (this.#markedAt.get(did) ?? this.#marks - cachedMax / 2) > marks
   }
 
   /**
@@ -292,7 +297,6 @@ export class RepoStates {
       identitySeen: columns.identity_seen,
       accountSeen: columns.account_seen,
       needsRefetch: columns.needs_refetch === 1,
-      markedAt: columns.needs_refetch === 1 ? ++this.#marks : 0,
       completeRevision: columns.complete_revision,
       isHidden: columns.is_hidden === 1,
       backfillRev: columns.backfill_rev,

@@ -68,7 +68,6 @@ export function knownOf({ parts: { states, compaction, watched } }: StreamProces
     const state = states.get(did)
     return {
       ...state,
-      markedAt: 0,
       records: [...states.archived.of(did)].map((each) => each.join(' ')).toSorted(),
     }
   })
