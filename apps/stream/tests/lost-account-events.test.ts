@@ -4,7 +4,7 @@ import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
 import { EventReader, type StreamMessage } from './event-reader.ts'
 import { startSlowPlc } from './slow-plc.ts'
 import { startTestStream } from './start-test-stream.ts'
@@ -68,7 +68,11 @@ test('an account that is active again gets its records shown though the event th
   assert.equal(seen.filter((each) => each === 'account').length, 1)
 })
 
-test('an account that nobody had when its PDS was read is read when it writes', async () => {
+/** A stream that was done with a PDS before the document of its account was there, and then hears of the account. */
+async function hearsOf(
+  bring: (account: ScriptedAccount) => void,
+  ...wanted: readonly string[]
+): Promise<void> {
   await using plc = await startPlc()
   await using slowPlc = await startSlowPlc(plc.url)
   await using host = await startScriptedHost({ plcUrl: plc.url })
@@ -90,7 +94,18 @@ test('an account that nobody had when its PDS was read is read when it writes', 
     await (await fetch(`${stream.url}/xrpc/network.social.stream.getCoverage`)).text()
   await eventually(async () => /"complete".*"unavailable":1\D/.test(await coverage()), coverage)
   slowPlc.answer(account.did, 200)
-  account.announceIdentity()
-  account.create(follow, {}, 'b')
-  await seenBy(stream.url, 'identity', 'b', 'sync', 'a', 'b')
+  bring(account)
+  await seenBy(stream.url, ...wanted)
+}
+
+test('an account that nobody had when its PDS was read is read when its identity changes', async () => {
+  await hearsOf((account) => account.announceIdentity(), 'identity', 'a')
+})
+
+test('an account that nobody had when its PDS was read is read when it writes', async () => {
+  const bring = (account: ScriptedAccount): void => {
+    account.announceIdentity()
+    account.create(follow, {}, 'b')
+  }
+  await hearsOf(bring, 'identity', 'b', 'sync', 'a', 'b')
 })

@@ -37,6 +37,7 @@ function foldOf(t: TestContext, policy: Partial<WatchPolicy> = {}) {
   const states = new RepoStates(database)
   const rows: number[] = []
   const paths: string[] = []
+  let told = 0
   let epoch = 0
   let upstreamSeq = 0
   let nowMs = Date.parse('2026-01-01T00:00:09.000Z')
@@ -60,7 +61,7 @@ function foldOf(t: TestContext, policy: Partial<WatchPolicy> = {}) {
     onOpDropped: () => {},
     onDiscontinuity: () => {},
     onTakedown: () => {},
-    onActive: () => {},
+    onActive: () => void told++,
   })
   const body = { bytes: Buffer.from([0xa0]), bodyStart: 0 }
   const message = { ok: true, kind: 'sync', did, ...body } as unknown as SyncMessage // as far as it is looked at
@@ -68,6 +69,8 @@ function foldOf(t: TestContext, policy: Partial<WatchPolicy> = {}) {
     states,
     rows,
     paths,
+    /** How often it was told that the account may be had. */
+    told: () => told,
     isMarked: () => states.get(did)?.needsRefetch,
     markIncomplete: () => fold.markIncomplete(did),
     setClock: (second: number) => {
@@ -123,6 +126,32 @@ function foldOf(t: TestContext, policy: Partial<WatchPolicy> = {}) {
 
 const isBack = { active: true }
 const isGone = { active: false, status: 'takendown' }
+
+test('an account that writes and was never read, has another identity or is active may be had, unless it is hidden', (t) => {
+  const toldOf = (bring: (fold: ReturnType<typeof foldOf>) => void): number => {
+    const fold = foldOf(t)
+    bring(fold)
+    return fold.told()
+  }
+  assert.deepEqual(
+    [
+      toldOf(({ commit }) => commit(5, 'five', { n: 4, data: 'four' })),
+      toldOf(({ identity }) => identity(1)),
+      toldOf(({ account }) => account(1, isBack)),
+    ],
+    [1, 1, 1],
+  )
+  assert.deepEqual(
+    [
+      toldOf(({ commit }) => commit(1, 'one')),
+      toldOf(({ account, identity }) => {
+        account(1, isGone)
+        identity(2)
+      }),
+    ],
+    [0, 0],
+  )
+})
 
 test('a repository counts as whole by its first commit of all, and not by the first that came', (t) => {
   const wholeBy = (commit: (fold: ReturnType<typeof foldOf>) => void): number | undefined => {

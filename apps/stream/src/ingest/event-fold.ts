@@ -33,7 +33,7 @@ export interface EventFoldOptions {
   onOpDropped: (reason: DroppedOpReason, did: string) => void
   /** Told of an account that was taken down, when its state says so. */
   onTakedown: (did: string) => void
-  /** Told of an account that is active, or that writes and was never read as a whole, once its state says so. */
+  /** Told of an account that is active, has another identity, or writes and was never read as a whole, once its state says so. */
   onActive: (did: string) => void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity: (did: string) => void
@@ -168,7 +168,8 @@ export class EventFold {
     this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
     // What a backfill wrote that was stopped on its way may leave the archive too, so it is written again.
     if (hidden && !state.isHidden) this.#options.states.archived.forget(did)
-    if (event.kind === 'account' && event.active && !hidden) this.#options.onActive(did)
+    // Its document may name a host and a key by now.
+    if (!hidden && (event.kind === 'identity' || event.active)) this.#options.onActive(did)
     return undefined
   }
 

@@ -54,7 +54,7 @@ export interface IngestObserver {
   onDiscontinuity(did: string): void
   /** An account was taken down. What is stored with the states as they are now is stored with that. */
   onTakedown?(did: string): void
-  /** An account is active, or writes though it was never read as a whole, and its state says so. */
+  /** An account is active, has another identity, or writes though it was never read as a whole, and its state says so. */
   onActive?(did: string): void
   onState(state: ConnectionState): void
   onNotice(notice: IngestNotice): void
