@@ -111,6 +111,13 @@ async function open(
     archive,
     sealed,
     path: join(directory, 'segments', sealedName),
+    /** Notes takedowns, stored at once. */
+    takeDown: (dids: readonly string[]): void => {
+      const saves: Parameters<RepoStates['alongside']>[] = []
+      for (const did of dids) store.noteTakedown({ alongside: (...save) => void saves.push(save) }, did)
+      database.transaction(() => saves.forEach(([change]) => change()))()
+      for (const [, onSaved] of saves) onSaved?.()
+    },
     /** The numbers of the rows that the sealed segment has. */
     rows: async (): Promise<number[]> => {
       const [segment = assert.fail()] = archive.segments.sealed
@@ -249,7 +256,7 @@ test('more takedowns than a function takes arguments are done in one pass', asyn
 test('many takedowns that a damaged segment holds up have no segment sealed whenever another one comes', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
   await using opened = await open(directory.path, { alsoDown: 1001, areHidden: true })
-  const { compaction, archive, clock, store, path, sealed } = opened
+  const { compaction, archive, clock, store, path, sealed, takeDown } = opened
   // Which accounts it may hold is not known either.
   for (const at of [(sealed.blocks[0]?.offset ?? 0) + 8 + 20, sealed.header.didFilterOffset])
     flipBit(path, at)
@@ -258,14 +265,35 @@ test('many takedowns that a damaged segment holds up have no segment sealed when
   archive.append(newRow({ n: 3, did: stays }), { seq: 3, epoch: 0 })
   await eventually(() => archive.blockSeq === 3)
   const late = 'did:plc:late'
-  const alongside = (change: () => void, onSaved?: () => void): void => {
-    change()
-    onSaved?.()
-  }
-  store.noteTakedown({ alongside }, late)
-  clock.advance(11_000)
+  takeDown([late])
+  clock.advance(600_000)
   await eventually(() => !store.takedowns().some(({ did }) => did === late))
   assert.equal(archive.segments.sealed.length, 1)
+})
+
+test('a thousand takedowns again and again leave one segment in ten minutes', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
+  await using opened = await open(directory.path)
+  const { compaction, archive, clock, store, takeDown } = opened
+  compaction.start()
+  const dids = Array.from({ length: 1001 }, (_, i) => `did:plc:${i}`)
+  const sealedAfter = async (n: number, ms: number): Promise<number> => {
+    archive.append(newRow({ n, did: stays }), { seq: n, epoch: 0 })
+    await eventually(() => archive.blockSeq === n)
+    takeDown(dids)
+    clock.advance(ms)
+    await eventually(() => !store.takedowns().some(() => true))
+    return archive.segments.sealed.length
+  }
+  await eventually(() => compaction.report.pendingTakedowns === 0)
+  const counts: number[] = []
+  for (const [n, ms] of [
+    [3, 11_000],
+    [4, 11_000],
+    [5, 600_000],
+  ] as const)
+    counts.push(await sealedAfter(n, ms))
+  assert.deepEqual(counts, [2, 2, 3])
 })
 
 test('passes go on after the clock was set back', async () => {

@@ -54,8 +54,11 @@ export interface CompactionReport {
 const tombstonesMax = 200_000
 /** Takedowns that are looked for in a segment's filter when somebody asks; with more of them it counts as pending. */
 const filteredAccountsMax = 1000
-/** Takedowns that may wait for the active segment to be sealed. With more of them it is sealed for their sake. */
-const waitingMax = 1000
+/**
+ * Takedowns that may wait for the active segment to be sealed. With more of them it is sealed for their sake, but not again
+ * within so many milliseconds: a PDS may take down a thousand accounts again and again.
+ */
+const waiting = { max: 1000, sealEveryMs: 600_000 }
 /** Takedowns whose states are looked up, or stored, in one turn of the event loop: some 20 ms of work. */
 const takedownsPerTurn = 2000
 /**
@@ -84,6 +87,8 @@ export class Compaction {
   #isRunning = false
   #isWanted = false
   #dueMs: number
+  /** When the active segment was last sealed here. */
+  #sealedMs = -Infinity
   /** When a pass last looked for takedowns. */
   #takedownsLookedMs = 0
   #running: Promise<void> | undefined
@@ -239,10 +244,14 @@ export class Compaction {
     const areMany = store
       .takedowns()
       .filter(({ againAtMs }) => againAtMs === 0)
-      .drop(waitingMax)
+      .drop(waiting.max)
       .some(() => true)
-    if (isPass || areMany) await archive.seal()
     const nowMs = this.#clock.nowMs()
+    const maySeal = Math.abs(nowMs - this.#sealedMs) >= waiting.sealEveryMs
+    if (isPass || (areMany && maySeal)) {
+      await archive.seal()
+      this.#sealedMs = nowMs
+    }
     const takedowns = this.#openTakedowns().filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
     if (takedowns.length === 0) return
     const { appendedSeq } = archive
