@@ -38,7 +38,7 @@ import { reference, type Shown } from './reference.ts'
 
 const eventsPerSeed = 150
 /** Events for which there is one label. */
-const eventsPerLabel = 8
+const eventsPerLabel = 16
 /** Events of which one says that its account is an organization. */
 const eventsPerOrganization = 30
 const seedsPerRound = 50
