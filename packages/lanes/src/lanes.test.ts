@@ -237,6 +237,47 @@ test('what waits of one account is bounded in bytes, and leaves its source room 
   lanes.close()
 })
 
+test('the account of which most waits gives up its newest events for another of its source that has less', async () => {
+  const { lanes, done, full, letGo } = waitingLanes({
+    bytesPerLane: 10_000_000,
+    bytesPerSource: 16_000_000,
+    bytes: 1e9,
+  })
+  const [source, another] = [new Source(), new Source()]
+  for (let n = 0; n < 10; n++) lanes.enter(another, did(n), event(`another-${n}`, 1_200_000))
+  lanes.enter(source, did(1), event('one', 1_000_000))
+  for (let n = 1; n < 10; n++) lanes.enter(source, did(1), event(`free-one-${n}`, 1_000_000))
+  for (let n = 0; n < 6; n++) lanes.enter(source, did(2), event(`two-${n}`, 1_000_000))
+  assert.deepEqual([full, source.waitingBytes], [[], 16_000_000])
+  lanes.enter(source, did(3), event('three', 10_000))
+  assert.deepEqual(full.splice(0), ['free-one-9'])
+  lanes.enter(source, did(1), event('free-one-10', 1_000_000))
+  assert.deepEqual(full.splice(0), ['free-one-10'], 'nobody has more')
+  lanes.enter(source, did(2), event('two-6', 1_000_000))
+  assert.deepEqual(full.splice(0), ['free-one-8'])
+  assert.equal(source.waitingBytes, 15_010_000)
+  await letGo('one')
+  assert.deepEqual(done, ['one', ...Array.from({ length: 7 }, (_, n) => `free-one-${n + 1}`)])
+  lanes.close()
+})
+
+test('an account whose events wait for their turn alone makes room for nothing', async () => {
+  const { lanes, done, full, letGo } = waitingLanes()
+  const source = new Source()
+  lanes.enter(source, did(1), event('one', 10))
+  for (let n = 0; n < 30; n++) lanes.enter(source, did(1), event(`free-${n}`, n < 15 ? 1 : 60))
+  lanes.enter(source, did(2), event('two', 600))
+  const going = letGo('one')
+  // The first piece starts before the next turn of the event loop.
+  await Promise.resolve().then(() => {})
+  assert.equal(done.length, 16)
+  lanes.enter(source, did(3), event('three', 200))
+  assert.deepEqual(full, ['two'])
+  await going
+  while (done.length < 31) await setImmediate()
+  lanes.close()
+})
+
 function threes(prefix: string): string[] {
   return Array.from({ length: 8 }, (_, n) => `${prefix}.${n}`)
 }
