@@ -43,3 +43,16 @@ test('an account whose current commit waits for its document does not hold up it
   }
   assert.equal(core.source(host).openSpan, 0)
 })
+
+test('an account whose document does not come stops its PDS, and not a relay that brings it', async () => {
+  const relay = 'relay.example.com'
+  await using core = await RelayCore.start([host, relay])
+  const { eventsPerLane, crowded } = waitLimits.lanes
+  const stuck = { did: `did:plc:${'stuck'.padEnd(24, 'a')}`, active: true }
+  for (const name of [host, relay])
+    for (let n = 0; n <= eventsPerLane * crowded.share; n++) core.send(name, '#account', stuck)
+  assert.deepEqual(
+    [host, relay].map((name) => core.source(name).crowdedBy !== undefined),
+    [true, false],
+  )
+})

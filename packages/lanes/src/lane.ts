@@ -14,6 +14,8 @@ export interface LaneSource<S, E> {
   waitingBytes: number
   /** Its lanes that wait for something which should come soon. */
   waitingLanes: number
+  /** Its accounts are those of many hosts, so none of them stops it because its lane fills up. Default: false. */
+  readonly isShared?: boolean
   /** The lane that stops it from being read, because it fills up; and when one did last, in milliseconds since 1970. */
   crowdedBy: Lane<S, E> | undefined
   crowdedAtMs: number

@@ -359,6 +359,15 @@ test('a lane that fills up stops its source once in a while, until its wait is o
   lanes.close()
 })
 
+test('a source that brings accounts of many hosts is not stopped by a lane that fills up', () => {
+  const { lanes, paused } = waitingLanes()
+  const source = Object.assign(new Source(), { isShared: true })
+  lanes.enter(source, did(1), event('one'))
+  for (let n = 0; n < 35; n++) lanes.enter(source, did(1), event('free'))
+  assert.deepEqual(paused, [])
+  lanes.close()
+})
+
 test('what is to go leaves its lane wherever it waits, and the others go on in their order', async () => {
   const { lanes, done, full, letGo } = waitingLanes()
   const source = new Source()

@@ -230,7 +230,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const { crowded, eventsPerLane, bytesPerLane } = this.#limits
     const { source, waiting, bytes, wait } = lane
     const isCrowded = waiting.length >= eventsPerLane * crowded.share || bytes >= bytesPerLane * crowded.share
-    if (!isCrowded || !wait || source.crowdedBy) return
+    if (!isCrowded || !wait || source.crowdedBy || source.isShared) return
     const nowMs = this.#clock.nowMs()
     const sinceMs = nowMs - source.crowdedAtMs
     // Below 0 the clock was set back.

@@ -176,6 +176,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return this.policy.desired === 'enabled' && this.bannedDomain === undefined
   }
 
+  /** Whether it brings accounts of many hosts. */
+  get isShared(): boolean {
+    return this.policy.kind === 'relay'
+  }
+
   /** Whether nothing counts that it sends or has sent: an operator has banned it, or a domain above it. */
   get isBanned(): boolean {
     return this.policy.desired === 'banned' || this.bannedDomain !== undefined
