@@ -51,6 +51,24 @@ test('a host and a cause have only their own places', () => {
   assert.equal(takeAll(queue, 0).length, 20)
 })
 
+test('a few hosts that are slow do not take all places of a cause', () => {
+  const queue = queueOf(
+    Array.from({ length: 4 }, (_, host) => times(10, () => item('relay', `slow ${host}`))).flat(),
+  )
+  const slow = takeAll(queue, 0)
+  assert.equal(slow.length, 8)
+  for (let n = 0; n < 3; n++) queue.put(item('relay', 'quick'))
+  const quick = takeAll(queue, 0)
+  assert.deepEqual(
+    quick.map(({ host }) => host),
+    ['quick'],
+  )
+  for (let [next] = quick; next; next = queue.take(0)) queue.release(next, 'answered', 0)
+  // What had no place comes when one of its host is free, and takes those of any host again.
+  for (const each of slow) queue.release(each, 'answered', 0)
+  assert.equal(takeAll(queue, 0).length, 8)
+})
+
 test('the places of a host go round among the causes that want them', () => {
   const queue = queueOf([
     ...times(500, () => item('hostile', 'honest')),

@@ -3,7 +3,7 @@
  * some for all. Free places go round: from cause to cause, and for one cause from host to host.
  *
  * Always holds: a host that does not answer holds up only what waits for this host, and a cause that brings in many
- * items holds up only its own.
+ * items holds up only its own. A few hosts that answer slowly do not take all places of a cause.
  */
 import { DueList } from './due-list.ts'
 
@@ -21,6 +21,8 @@ export interface Waiting {
 export type Outcome = 'answered' | 'silent' | 'unasked'
 
 const placesMax = { all: 128, perCause: 16, perHost: 4 }
+/** Places of a cause that any host may have. Of the others each host has one at most, and only if it has no place yet. */
+const freePerCause = placesMax.perCause / 2
 /** How long a silent host is left alone. One question then finds out whether it answers again. */
 const restMs = { first: 1000, max: 60_000 }
 
@@ -99,7 +101,8 @@ export class AskQueue<T extends Waiting> {
       if (!lane || cause.underWay >= placesMax.perCause) continue
       cause.ready.delete(lane)
       if (cause.ready.size > 0) this.#turns.add(cause)
-      const item = hasPlace(lane.host) ? first(lane.items) : undefined
+      const mayHave = cause.underWay < freePerCause || !this.#isUnderWay(lane)
+      const item = mayHave && hasPlace(lane.host) ? first(lane.items) : undefined
       if (!item) {
         lane.host.parked.add(lane)
         continue
@@ -156,6 +159,11 @@ export class AskQueue<T extends Waiting> {
     lane.items.add(item)
     this.#laneOf.set(item, lane)
     this.#file(lane)
+  }
+
+  /** Whether a host is being asked for a cause. */
+  #isUnderWay({ key }: Lane<T>): boolean {
+    return this.#underWay.values().some((lane) => lane.key === key)
   }
 
   #takeOut(item: T, lane: Lane<T>): void {

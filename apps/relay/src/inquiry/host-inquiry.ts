@@ -69,9 +69,10 @@ const proofLimits = { bytesMax: 2_000_000, timeoutMs: 10_000 }
 const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
 /**
  * Questions of one kind that are under way. Questions about commits have places for each cause in `AskQueue`. A relay causes
- * questions to many hosts, of which one must not take all of its places.
+ * questions to many hosts, of which a few must not take all of its places: once half of these are taken, a host has one
+ * only if it has none yet. Nor must one relay take all places of a host, or all of the turns that a question waits for.
  */
-const underWayMax = { perHost: 8, statusPerCause: 32, statusPerCauseAndHost: 8 }
+const underWayMax = { perHost: 8, statusPerCause: 32, statusPerCauseAndHost: 4 }
 /** Questions of each kind, which have a rate of their own so that they do not keep the other kind waiting. */
 const perHost = { perSecond: 4, burst: 20 }
 /** How long a question may wait for its host's turn. */
@@ -103,8 +104,9 @@ export class HostInquiry {
     const { cause = '' } = options
     const causeAndHost = `${cause} ${this.#options.resolver.peek(did)?.pdsHost ?? ''}`
     const { statusPerCause, statusPerCauseAndHost } = underWayMax
-    if (this.#statusesOf(cause) >= statusPerCause) return undefined
-    if (this.#statusesOf(causeAndHost) >= statusPerCauseAndHost) return undefined
+    const ofCause = this.#statusesOf(cause)
+    const ofHostMax = ofCause < statusPerCause / 2 ? statusPerCauseAndHost : 1
+    if (ofCause >= statusPerCause || this.#statusesOf(causeAndHost) >= ofHostMax) return undefined
     for (const name of [cause, causeAndHost]) this.#countStatus(name, 1)
     try {
       return await this.statusAt(await this.locate(did, options))
