@@ -70,7 +70,7 @@ export function addHostMethods({
       try {
         admin.refuseCrawlsIfOff()
         if (!host) throw new XrpcError(400, 'InvalidRequest', `${hostname} is not the host name of a PDS`)
-        await admin.crawl(host)
+        await admin.crawl(host, clientAddress)
       } catch (error) {
         if (host && error instanceof XrpcError)
           notices.note('crawl-refused', host.host, `${error.error}: ${error.message}`, 'crawl requests')

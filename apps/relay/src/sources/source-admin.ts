@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { NormalizedHost, PrivateHosts } from '@tributary/identity'
 import type { Change, OperationRequest, Operations } from '@tributary/operations'
-import { XrpcError } from '@tributary/xrpc'
+import { CallerTurns, XrpcError } from '@tributary/xrpc'
 import { isTrustedHost } from '../policy/limits.ts'
 import type { PolicyStore } from '../policy/policy-store.ts'
 import {
@@ -32,8 +32,15 @@ export interface SourceAdminOptions extends PrivateHosts {
   userAgent: string
 }
 
+/**
+ * Hosts that are asked at a time because of crawl requests, each for 5 s at most, and requests that wait for that: of an
+ * address as many as it may send in a minute.
+ */
+const crawlsMax = { underWay: 32, perNetwork: 30, all: 1000 }
+
 export class SourceAdmin {
   readonly #options: SourceAdminOptions
+  readonly #crawlTurns = new CallerTurns(crawlsMax, { underWayMax: crawlsMax.underWay })
   /** Hosts that are being asked whether they are PDSs. */
   readonly #probing = new Map<string, Promise<void>>()
 
@@ -197,22 +204,23 @@ export class SourceAdmin {
 
   /**
    * A crawl request: dials a source now, and under open admission adds a host that is none yet.
+   * @param address of the caller. Addresses take turns to have hosts asked.
    * @throws XrpcError 400 `HostBanned`, `HostNotApproved`, `HostUnreachable`, 429 `RateLimitExceeded`
    */
-  async crawl(host: NormalizedHost): Promise<void> {
+  async crawl(host: NormalizedHost, address: string): Promise<void> {
     const { policy, sources } = this.#options
     this.#refuseBanned(host.host)
     const source = sources.byHost(host.host)
     if (source?.isWanted) {
       if (isConnected(source)) return
-      await this.#probe(host)
+      await this.#crawlTurns.run(address, () => this.#probe(host))
       sources.reconnect(source)
     } else if (source || policy.limits.admission === 'approved') {
       const message = `${host.host} is not approved here: ask the operator of this relay to add it`
       throw new XrpcError(400, 'HostNotApproved', message)
     } else {
       const request = { operation: 'requestCrawl', actor: 'public', idempotencyKey: undefined, input: host }
-      await this.add(host, request)
+      await this.#crawlTurns.run(address, () => this.add(host, request))
     }
   }
 

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { test } from 'node:test'
+import { Operations } from '@tributary/operations'
+import { readSettings } from '@tributary/settings'
+import type { XrpcError } from '@tributary/xrpc'
+import { PolicyStore } from '../policy/policy-store.ts'
+import { limitsOf } from '../policy/relay-limits.ts'
+import { newSourcePolicy } from '../policy/source-policy.ts'
+import { relaySettings } from '../settings.ts'
+import { SourceAdmin, type SourceAdminOptions } from './source-admin.ts'
+import { SourceSet } from './source-set.ts'
+
+/** Hosts that are asked at a time because of crawl requests. */
+const underWayMax = 32
+/** Requests of one address that wait for that. */
+const waitingMax = 30
+
+for (const isKnown of [false, true])
+  test(`crawl requests have few ${isKnown ? 'sources' : 'new hosts'} asked at a time, for addresses in turn`, async (t) => {
+    const policy = new PolicyStore(':memory:', {
+      ...limitsOf(readSettings(relaySettings, { env: {} })),
+      admission: 'open',
+    })
+    t.after(() => policy.close())
+    const sources = new SourceSet(policy, [])
+    /** Answers to the requests that are under way. */
+    const answers: (() => void)[] = []
+    let most = 0
+    const pds = createServer((_, response) => {
+      answers.push(() => void response.writeHead(404).end())
+      most = Math.max(most, answers.length)
+    })
+    pds.listen(0)
+    await once(pds, 'listening')
+    t.after(() => pds.close())
+    const { port } = pds.address() as AddressInfo // it listens on a port
+    const admin = new SourceAdmin({
+      policy,
+      operations: new Operations(policy.db),
+      sources,
+      allowedPrivateHosts: [`localhost:${port}`],
+      userAgent: 'test',
+    } as unknown as SourceAdminOptions) // all that a crawl request takes
+    const crawl = async (address: string, n: number): Promise<void> => {
+      const host = { host: `pds${n}.test.dev`, url: `http://localhost:${port}` }
+      if (isKnown) sources.add(policy.insertSource(host, newSourcePolicy, { countsForDay: false }))
+      await admin.crawl(host, address)
+    }
+    const codes: string[] = []
+    const codesOfOther: string[] = []
+    const note = async (call: Promise<void>, into: string[]): Promise<void> =>
+      await call.catch((error: unknown) => void into.push((error as XrpcError).error)) // as crawl throws it
+    const all = Array.from({ length: 100 }, (_, n) => note(crawl('203.0.113.1', n), codes))
+    all.push(note(crawl('203.0.113.2', 100), codesOfOther))
+    while (answers.length < underWayMax) await once(pds, 'request')
+    let answered = 0
+    while (codesOfOther.length === 0) {
+      const answer = answers.shift()
+      answer?.()
+      if (answer) answered++
+      await new Promise(setImmediate)
+    }
+    assert.ok(
+      answered < underWayMax + waitingMax,
+      `${answered} were answered before another address had its turn`,
+    )
+    while (codes.length < 100) {
+      answers.shift()?.()
+      await new Promise(setImmediate)
+    }
+    await Promise.all(all)
+    const refused = codes.filter((code) => code === 'RateLimitExceeded').length
+    const unreachable = codes.filter((code) => code === 'HostUnreachable').length
+    assert.deepEqual([refused, unreachable], [100 - underWayMax - waitingMax, underWayMax + waitingMax])
+    assert.equal(most, underWayMax)
+  })
