@@ -44,6 +44,19 @@ test('an account whose current commit waits for its document does not hold up it
   assert.equal(core.source(host).openSpan, 0)
 })
 
+test('no source is read while the stored state falls behind events that are refused', async () => {
+  await using core = await RelayCore.start([host])
+  await core.writeState()
+  core.flood(host, 100_001)
+  assert.ok(!core.isPressed)
+  // The state is written meanwhile.
+  core.flood(host, 100_001)
+  assert.ok(core.isPressed)
+  await core.writeState()
+  await core.writeState()
+  assert.deepEqual([core.isPressed, core.source(host).pending], [false, 0])
+})
+
 test('an account whose document does not come stops its PDS, and not a relay that brings it', async () => {
   const relay = 'relay.example.com'
   await using core = await RelayCore.start([host, relay])

@@ -33,6 +33,7 @@ import { SourceReader } from '../src/sources/source-reader.ts'
 import type { Source } from '../src/sources/source.ts'
 import type { Account } from '../src/state/account.ts'
 import { newVerification } from '../src/verify/verification.ts'
+import { sampleMessage } from './sample-message.ts'
 import { TestClock } from './test-clock.ts'
 
 const collection = 'org.impact.one'
@@ -69,6 +70,8 @@ export class RelayCore implements AsyncDisposable {
   onAsked: () => unknown = () => undefined
   /** Times that the directory was asked for the account's document. */
   documentsRead = 0
+  /** No source may be read, because too much is under way. */
+  isPressed = false
   /** Refusals since the start, as `HOST REASON`. */
   readonly refused: string[] = []
   readonly #hosts: readonly string[]
@@ -133,6 +136,13 @@ export class RelayCore implements AsyncDisposable {
     return commitBody(
       this.repo.commit([{ action: 'create', collection, rkey: nextTid(), record: { title: nextTid() } }]),
     )
+  }
+
+  /** A host sends so many events that are refused at once, within one turn of the event loop. */
+  flood(host: string, count: number): void {
+    const message = sampleMessage(1)
+    for (let seq = 1; seq <= count; seq++)
+      this.#now.pipeline.receive(this.source(host), { ...message, upstreamSeq: seq }, Infinity, seq - 1)
   }
 
   says(host: string, status?: string, isRead = true): void {
@@ -384,6 +394,7 @@ export class RelayCore implements AsyncDisposable {
       },
       observer: this.#observer(),
     })
+    pipeline.onPressure((isPressed) => void (this.isPressed = isPressed))
     resources.defer(() => pipeline.close())
     resources.use(recovery).start(pipeline)
     sources.onRemoved((source) => recovery.takeOver(source))

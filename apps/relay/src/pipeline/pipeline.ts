@@ -171,6 +171,7 @@ export class Pipeline {
     const [account, nowMs] = [this.#accounts.take(did), this.#clock.nowMs()]
     const event = newEvent(source, account, message, nowMs, upstreamSeq, ++this.#newest)
     source.begin(event.receipt)
+    this.#options.trail.receive()
     this.#guarded(event, () => this.#take(event, bytes))
     this.#heldUp.look(source)
     this.#checkPressure()

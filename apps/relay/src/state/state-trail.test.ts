@@ -3,12 +3,14 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import type { Did, Tid } from '@tributary/protocol'
 import { sampleMessage } from '../../tests/sample-message.ts'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { TestClock } from '../../tests/test-clock.ts'
 import { finish, newEvent } from '../sources/upstream-event.ts'
+import { prepare } from './schema.ts'
 import { StateStore } from './state-store.ts'
 import { StateTrail } from './state-trail.ts'
 
@@ -248,4 +250,47 @@ test('a cursor passes, and names above it tell, only what the stored state accou
   trail.durable(4)
   await store.whenWritten()
   assert.deepEqual([stored().seq, stored().cursor], [3, 51])
+})
+
+test('events are bounded of which the database does not know yet, and cuts follow at once when there are many', async () => {
+  const clock = new TestClock()
+  const db = new Database(':memory:')
+  prepare(db)
+  const writes: (() => void)[] = []
+  const write = async () => await new Promise<boolean>((resolve) => writes.push(() => resolve(true)))
+  const store = new StateStore({ db, write })
+  const source = sampleSource(() => 0)
+  const trail = new StateTrail(store, () => [source], clock)
+  const receive = (count: number): void => {
+    for (let n = 0; n < count; n++) trail.receive()
+  }
+  const written = async (): Promise<void> => {
+    writes.shift()?.()
+    await setImmediate()
+  }
+  receive(100_000)
+  assert.equal(writes.length, 0)
+  receive(1)
+  assert.deepEqual([writes.length, trail.isFull], [1, false])
+  receive(100_000)
+  assert.ok(!trail.isFull)
+  receive(1)
+  assert.ok(trail.isFull)
+  const event = newEvent(source, store.accounts.take(did), sampleMessage(50), 0)
+  source.begin(event.receipt)
+  finish(event, 0)
+  await written()
+  assert.deepEqual([writes.length, trail.isFull, source.cursor], [1, false, 50])
+  await written()
+  // The cut waits for its record to be durable, and then has nothing to write.
+  trail.pass(1)
+  trail.flush()
+  receive(100_001)
+  trail.durable(1)
+  assert.deepEqual([writes.length, trail.isFull], [0, true])
+  await clock.pass(250)
+  assert.deepEqual([writes.length, trail.isFull], [1, false])
+  await written()
+  await trail.close()
+  await store.close()
 })

@@ -23,6 +23,8 @@ const lookEveryMs = 250
 const looksPerWrite = 16
 /** Changes that wait for the log or the database, above which no more should come: some 15 MB. */
 const changesMax = 100_000
+/** Events since the last cut, above which no more should come: some 15 MB, and as much for a cut that is not written yet. */
+const receivedMax = 100_000
 const none: readonly string[] = []
 
 /** The state after a record. */
@@ -33,6 +35,8 @@ interface Cut {
   /** What comes later stands for what came before. */
   accounts: PackedAccounts[]
   collections: StateWrite['collections']
+  /** Events that sources sent since the cut before. */
+  received: number
 }
 
 export class StateTrail {
@@ -44,6 +48,8 @@ export class StateTrail {
   #collections: Cut['collections'] = []
   /** How many collections these are. */
   #collectionCount = 0
+  /** Events that sources sent since the last cut. Each is remembered until a cut is written that its cursor goes with. */
+  #received = 0
   /** Accounts that no source has spoken for, and that are stored or will be. */
   readonly #strangers: Set<Did>
   /** Strangers that were forgotten since the last cut. */
@@ -63,7 +69,7 @@ export class StateTrail {
     this.#pushedSeq = this.#durableSeq = store.appliedSeq
     this.#strangers = new Set(Array.from(store.accounts.strangers, ({ did }) => did))
     this.#timer = clock.every(lookEveryMs, () => {
-      if (--this.#looksLeft <= 0) this.flush()
+      if (--this.#looksLeft <= 0 || this.isFull) this.flush()
     })
     store.onWritten(() => {
       if (this.#noted.size > 0 || this.isFull) this.flush()
@@ -83,7 +89,13 @@ export class StateTrail {
 
   /** The database does not keep up. */
   get isFull(): boolean {
-    return this.#changed.size + this.#collectionCount + this.#forgotten.length > changesMax
+    const changes = this.#changed.size + this.#collectionCount + this.#forgotten.length
+    return changes > changesMax || this.#received > receivedMax
+  }
+
+  /** Notes that a source has sent an event. Not amid a change. */
+  receive(): void {
+    if (++this.#received > receivedMax) this.flush()
   }
 
   /**
@@ -129,11 +141,12 @@ export class StateTrail {
     if (!this.#cut) {
       const accounts = this.#changed.size > 0 ? [this.#store.accounts.pack(this.#changed)] : []
       const [seq, forgotten, collections] = [this.#pushedSeq, this.#forgotten, this.#collections]
-      this.#cut = { seq, forgotten, accounts, collections }
+      this.#cut = { seq, forgotten, accounts, collections, received: this.#received }
       this.#changed = new Set()
       this.#forgotten = []
       this.#collections = []
       this.#collectionCount = 0
+      this.#received = 0
     }
     this.#write()
   }
@@ -172,11 +185,13 @@ export class StateTrail {
     const cut = this.#cut
     if (!cut || cut.seq > this.#durableSeq || this.#store.isWriting) return
     this.#cut = undefined
-    const { seq, forgotten, accounts, collections } = cut
+    const { seq, forgotten, accounts, collections, received } = cut
     const moved = [...this.#sources()].filter((source) => source.advance(seq))
     const sources = new Set([...moved, ...this.#noted])
     const changes = accounts.length + forgotten.length + collections.length + sources.size
-    if (changes + this.#store.identities.size === 0 && this.#store.isSynced) return
+    // After so many events somebody waits to hear of a write.
+    const isAwaited = received > receivedMax
+    if (changes + this.#store.identities.size === 0 && this.#store.isSynced && !isAwaited) return
     this.#noted.clear()
     this.#looksLeft = looksPerWrite
     this.#store.write({
