@@ -55,7 +55,7 @@ export async function backUpLog(
   }
   const lease = readLease(directory)
   const { secret } = blockSearchOf(directory, lease, crc)
-  writeLease(disk, copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
+  await writeLease(disk, copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
   syncDirectory(disk, copy)
   return lastSeq
 }

@@ -17,6 +17,7 @@ export interface ReadHandle {
  */
 export interface Disk {
   openSync: (path: string, flags: string | number) => number
+  open: (path: string, flags: string | number, done: (error: Error | null, fd: number) => void) => void
   closeSync: (fd: number) => void
   writevSync: (fd: number, buffers: readonly Buffer[], position: number) => number
   writev: (
@@ -26,10 +27,12 @@ export interface Disk {
     done: (error: Error | null, bytes: number) => void,
   ) => void
   fsyncSync: (fd: number) => void
+  fsync: (fd: number, done: (error: Error | null) => void) => void
   fdatasync: (fd: number, done: (error: Error | null) => void) => void
   ftruncateSync: (fd: number, length: number) => void
-  writeFileSync: (path: string, text: string) => void
-  renameSync: (from: string, to: string) => void
+  ftruncate: (fd: number, length: number, done: (error: Error | null) => void) => void
+  writeFile: (path: string, text: string, done: (error: Error | null) => void) => void
+  rename: (from: string, to: string, done: (error: Error | null) => void) => void
   rmSync: (path: string, options?: { force?: boolean }) => void
   copyFile: (from: string, to: string, mode: number, done: (error: Error | null) => void) => void
   promises: { open: (path: string, flags: 'r') => Promise<ReadHandle> }

@@ -1,18 +1,40 @@
 import { dirname, join, resolve } from 'node:path'
 import type { Disk } from './disk.ts'
 
-/** Replaces a small file so that a power cut leaves either the old or the new text. */
-export function replaceFile(disk: Disk, directory: string, name: string, text: string): void {
+/** What a call of Node answers that takes a callback: a thread makes it, so a disk that stands still holds up nothing else. */
+export async function aside<T = void>(
+  call: (done: (error: Error | null, answer: T) => void) => void,
+): Promise<T> {
+  return await new Promise<T>((resolve, reject) =>
+    call((error, answer) => (error ? reject(error) : resolve(answer))),
+  )
+}
+
+/**
+ * Replaces a small file so that a power cut leaves either the old or the new text. Durable when it resolves. One call
+ * for a file at a time.
+ */
+export async function replaceFile(disk: Disk, directory: string, name: string, text: string): Promise<void> {
   const temporary = join(directory, `${name}.tmp`)
-  const fd = disk.openSync(temporary, 'w')
+  const fd = await aside<number>((done) => disk.open(temporary, 'w', done))
   try {
-    writeHere(disk, fd, [Buffer.from(text)], 0)
-    disk.fsyncSync(fd)
+    await writeAside(disk, fd, [Buffer.from(text)], 0)
+    await aside((done) => disk.fsync(fd, done))
   } finally {
     disk.closeSync(fd)
   }
-  disk.renameSync(temporary, join(directory, name))
-  syncDirectory(disk, directory)
+  await aside((done) => disk.rename(temporary, join(directory, name), done))
+  await syncDirectoryAside(disk, directory)
+}
+
+/** As `syncDirectory`, by a thread. Durable when it resolves. */
+export async function syncDirectoryAside(disk: Disk, directory: string): Promise<void> {
+  const fd = disk.openSync(directory, 'r')
+  try {
+    await aside((done) => disk.fsync(fd, done))
+  } finally {
+    disk.closeSync(fd)
+  }
 }
 
 /** Makes files that were created, renamed or removed in a directory durable. */
@@ -55,17 +77,15 @@ export async function writeAside(
   position: number,
 ): Promise<void> {
   for (let rest = buffers, at = position; rest.length > 0;) {
-    const bytes = await new Promise<number>((resolve, reject) =>
-      disk.writev(fd, rest, at, (error, bytes) => (error ? reject(error) : resolve(bytes))),
-    )
+    const bytes = await aside<number>((done) => disk.writev(fd, rest, at, done))
     at += bytes
     rest = without(rest, bytes)
   }
 }
 
 /** Resolves when what was written to a file is durable. */
-export function syncAside(disk: Disk, fd: number): Promise<void> {
-  return new Promise((resolve, reject) => disk.fdatasync(fd, (error) => (error ? reject(error) : resolve())))
+export async function syncAside(disk: Disk, fd: number): Promise<void> {
+  await aside((done) => disk.fdatasync(fd, done))
 }
 
 /** What is left of some buffers when their first bytes are gone. */

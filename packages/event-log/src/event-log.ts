@@ -96,6 +96,8 @@ export class EventLog {
   #endings = 0
   /** The write under way, or the last one. Rejects only for a fault of a listener. */
   #written: Promise<void> = Promise.resolve()
+  /** The save of the open time that is under way, or the last one. Never rejects. */
+  #saved: Promise<void> = Promise.resolve()
   #isScheduled = false
   #isClosed = false
   #failure: LogWriteError | undefined
@@ -296,7 +298,9 @@ export class EventLog {
       return true
     }
     this.#delete(isPast)
-    if (retentionMs < Infinity) this.#guard(() => this.#openTime.saveIfDue(this.#files.all))
+    if (retentionMs === Infinity || !this.#openTime.isDue || this.#isClosed) return
+    const save = async (): Promise<void> => await this.#openTime.save(this.#files.all)
+    this.#saved = this.#saved.then(async () => await this.#guard(save))
   }
 
   /**
@@ -351,8 +355,10 @@ export class EventLog {
 
   async #release(): Promise<void> {
     try {
+      await this.#saved
       await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
-      if (this.#options.retentionMs !== undefined && !this.#failure) this.#openTime.save(this.#files.all)
+      if (this.#options.retentionMs !== undefined && !this.#failure)
+        await this.#openTime.save(this.#files.all)
     } catch (cause) {
       throw writeError(cause)
     } finally {
@@ -435,7 +441,7 @@ export class EventLog {
     // one may go when it is ended, and the lease does not name it any more.
     const mayGo = (next: LogFile | undefined): boolean =>
       next ? next.firstSeq <= this.#durableSeq : !this.#isWriting && this.#disk.isBetweenFiles
-    this.#guard(() =>
+    void this.#guard(() =>
       this.#files.deleteWhile((file, next) => {
         if (!mayGo(next) || !isDone(file)) return false
         if (!next) this.#disk.forgetEnded()
@@ -445,9 +451,9 @@ export class EventLog {
   }
 
   /** A disk that fails here ends the log as it does in a commit. */
-  #guard(changeDisk: () => void): void {
+  async #guard(changeDisk: () => Promise<void> | void): Promise<void> {
     try {
-      if (!this.#failure) changeDisk()
+      if (!this.#failure) await changeDisk()
     } catch (error) {
       this.#fail(error)
     }

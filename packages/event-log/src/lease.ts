@@ -60,11 +60,15 @@ export function readWholeLease(directory: string): Lease | undefined {
   }
 }
 
-/** Durable when it returns. */
-export function writeLease(disk: Disk, directory: string, { limit, synced, secret }: Lease): void {
+/** Durable when it resolves. One call for a log at a time. */
+export async function writeLease(
+  disk: Disk,
+  directory: string,
+  { limit, synced, secret }: Lease,
+): Promise<void> {
   const digits = secret === 0n ? undefined : secret.toString(16).padStart(16, '0')
   const file: LeaseFile = { limit, synced, secret: digits }
-  replaceFile(disk, directory, fileName, JSON.stringify(file))
+  await replaceFile(disk, directory, fileName, JSON.stringify(file))
 }
 
 function parse(text: string): LeaseFile | undefined {

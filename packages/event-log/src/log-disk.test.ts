@@ -141,6 +141,59 @@ test('a disk that stood still is written to by a thread for a minute, so that no
   await log.close()
 })
 
+test('leases, rolls and the open time are left to a thread, so that a disk that stands still holds up nothing else', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  let elapsedMs = 0
+  const clock = { wallMs: () => elapsedMs, elapsedMs: () => elapsedMs }
+  const here: string[] = []
+  const byThread: string[] = []
+  const disk: Disk = {
+    ...fs,
+    openSync: (path, flags) => {
+      if (flags !== 'r') here.push('open')
+      return fs.openSync(path, flags)
+    },
+    fsyncSync: (fd) => {
+      here.push('sync')
+      fs.fsyncSync(fd)
+    },
+    ftruncateSync: (fd, length) => {
+      here.push('cut')
+      fs.ftruncateSync(fd, length)
+    },
+    fsync: (fd, done) => {
+      byThread.push('sync')
+      fs.fsync(fd, done)
+    },
+  }
+  const log = await EventLog.open({
+    directory,
+    disk,
+    clock,
+    leaseSize: 4,
+    fileBytesMax: 200,
+    retentionMs: 1e9,
+  })
+  // A start may sync what it finds.
+  here.length = 0
+  for (let i = 0; i < 10; i++) {
+    log.append(meta, Buffer.alloc(100))
+    await log.flush()
+  }
+  assert.ok(log.files.length > 3)
+  const before = byThread.length
+  elapsedMs = 600_000
+  log.applyRetention()
+  await log.endFile()
+  assert.deepEqual(here, [])
+  await log.close()
+  assert.ok(before > 10 && byThread.length > before, `${before} and ${byThread.length} syncs`)
+  const again = await EventLog.open({ directory })
+  assert.deepEqual([again.visibleSeq, again.nextSeq], [10, 11])
+  await again.close()
+})
+
 test('a disk that refuses to delete a file ends the log as a write does, and the lock is given back', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
   t.after(() => rmSync(directory, { recursive: true }))

@@ -8,7 +8,8 @@
  * processor time as the commit itself. A disk that stood still may do so again, and would hold up all that the event loop
  * has to do: for a minute no commit is made here. Small commits also find zeros where they go, written ahead of them: a write that
  * makes a file longer has the file system change what it knows of the file, for twice the time and work of the bytes.
- * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
+ * Half a lease before its end the next one is taken, before the write that made it necessary. Leases, and the roll to a
+ * new file, are always left to a thread: they come seldom, and what they sync may take long.
  */
 import { constants } from 'node:fs'
 import { join } from 'node:path'
@@ -16,7 +17,7 @@ import { Block, sealBlock, type Crc } from './block.ts'
 import { checkedJson } from './checked-json.ts'
 import type { Clock } from './clock.ts'
 import type { Disk } from './disk.ts'
-import { syncAside, syncDirectory, writeAside, writeHere } from './durable-file.ts'
+import { aside, syncAside, syncDirectoryAside, writeAside, writeHere } from './durable-file.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { type SyncedMark, writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
@@ -95,23 +96,26 @@ export class LogDisk {
     this.#leaseLimit = options.leaseLimit
     if (!options.current) return
     const { name, index } = options.current
-    const fd = this.#open(name, constants.O_RDWR)
+    const fd = this.#disk.openSync(join(options.directory, name), this.#flags)
     this.#disk.fsyncSync(fd)
     this.#file = newOpenFile(name, fd, index, options.clock)
   }
 
   /**
    * Seals blocks, writes them after what there is, and resolves when they are durable.
-   * @returns their places, and the milliseconds that the disk took.
+   * @returns their places, and the milliseconds that the disk took, without those of a lease and of a roll.
    * @throws Error of the disk: what was to be written may be there in part, and nothing more may be written.
    */
   async append(buffers: readonly Buffer[]): Promise<{ blocks: WrittenBlock[]; syncMs: number }> {
     const written: WrittenBlock[] = []
-    let startMs = this.#options.clock.elapsedMs()
-    const isQuick = this.#averageMs <= hereMax.averageMs && startMs >= this.#stallsUntilMs
-    const isHere = isQuick && totalBytes(buffers) <= hereMax.bytes
+    const isSmall = totalBytes(buffers) <= hereMax.bytes
+    let isHere = false
+    let startMs = 0
+    await this.#reserve(buffers)
     for (let rest = buffers; rest.length > 0;) {
       const file = await this.#fileFor(rest)
+      startMs = this.#options.clock.elapsedMs()
+      isHere = isSmall && this.#averageMs <= hereMax.averageMs && startMs >= this.#stallsUntilMs
       const blocks = this.#seal(file, rest.slice(0, buffersPerWrite))
       if (file.growing && file.index.bytes > file.readyBytes) await file.growing
       if (file.fault) throw file.fault
@@ -137,24 +141,26 @@ export class LogDisk {
     return { blocks: written, syncMs }
   }
 
-  /** Ends the file that is being written. No commit may be under way. @throws Error of the disk, as `append` does. */
+  /**
+   * Ends the file that is being written. A start need not find it from now on. No commit may be under way.
+   * @throws Error of the disk, as `append` does.
+   */
   async endFile(): Promise<void> {
     const file = this.#file
     if (!file) return
     await this.#finish(file)
+    await this.#keepLease(this.#leaseLimit)
     this.#ended = { file: file.name, bytes: file.index.bytes }
   }
 
-  /** Whether no file is being written: every file there is may be deleted, once `forgetEnded` has returned. */
+  /** Whether no file is being written: every file there is may be deleted, once `forgetEnded` was called. */
   get isBetweenFiles(): boolean {
     return this.#file === undefined
   }
 
-  /** A start need not find the newest file from now on. @throws Error of the disk. */
+  /** The newest file is about to be deleted. */
   forgetEnded(): void {
-    if (!this.#ended) return
     this.#ended = undefined
-    this.#keepLease(this.#leaseLimit)
   }
 
   /**
@@ -167,7 +173,7 @@ export class LogDisk {
     const isWhole = nextSeq !== undefined && !file?.fault
     if (file && isWhole) this.#disk.ftruncateSync(file.fd, file.index.bytes)
     if (file) this.#disk.closeSync(file.fd)
-    if (isWhole) this.#keepLease(nextSeq)
+    if (isWhole) await this.#keepLease(nextSeq)
     if (nextSeq !== undefined && file?.fault) throw file.fault
   }
 
@@ -176,7 +182,7 @@ export class LogDisk {
     if (!first) throw new Error('there is nothing to write')
     if (this.#file && !isFull(this.#file, first.length, this.#options)) return this.#file
     if (this.#file) await this.#finish(this.#file)
-    this.#file = this.#begin(new Block(first).firstSeq)
+    this.#file = await this.#begin(new Block(first).firstSeq)
     this.#ended = undefined
     return this.#file
   }
@@ -187,7 +193,6 @@ export class LogDisk {
     for (const buffer of buffers) {
       const block = new Block(buffer)
       if (blocks.length > 0 && isFull(file, buffer.length, this.#options)) break
-      this.#reserve(block.lastSeq)
       sealBlock(buffer, file.syncedBytes, this.#options.secret, this.#options.crc)
       blocks.push({ block, file: file.name, offset: file.index.bytes })
       addToIndex(file.index, block, buffer.length)
@@ -208,39 +213,42 @@ export class LogDisk {
     await file.growing
     if (file.fault) throw file.fault
     const { name, fd, index } = file
-    this.#disk.ftruncateSync(fd, index.bytes)
-    this.#disk.fsyncSync(fd)
+    await aside((done) => this.#disk.ftruncate(fd, index.bytes, done))
+    await aside((done) => this.#disk.fsync(fd, done))
     this.#disk.closeSync(fd)
     this.#file = undefined
-    this.#disk.writeFileSync(
-      join(this.#options.directory, indexName(name)),
-      checkedJson(index, this.#options.crc),
-    )
+    const beside = join(this.#options.directory, indexName(name))
+    await aside((done) => this.#disk.writeFile(beside, checkedJson(index, this.#options.crc), done))
   }
 
-  #begin(firstSeq: number): OpenFile {
+  async #begin(firstSeq: number): Promise<OpenFile> {
+    const { directory, clock } = this.#options
     const name = fileName(firstSeq)
-    const fd = this.#open(name, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL)
-    syncDirectory(this.#disk, this.#options.directory)
-    return newOpenFile(name, fd, emptyIndex(), this.#options.clock)
+    const flags = this.#flags | constants.O_CREAT | constants.O_EXCL
+    const fd = await aside<number>((done) => this.#disk.open(join(directory, name), flags, done))
+    await syncDirectoryAside(this.#disk, directory)
+    return newOpenFile(name, fd, emptyIndex(), clock)
   }
 
-  #open(name: string, flags: number): number {
-    const durable = this.#syncsByWriting ? constants.O_DSYNC : 0
-    return this.#disk.openSync(join(this.#options.directory, name), flags | durable)
+  /** How log files are opened. */
+  get #flags(): number {
+    return constants.O_RDWR | (this.#syncsByWriting ? constants.O_DSYNC : 0)
   }
 
-  #reserve(lastSeq: number): void {
+  /** Takes the next lease when blocks that are to be written come near the end of the last one. */
+  async #reserve(buffers: readonly Buffer[]): Promise<void> {
     const { leaseSize } = this.#options
+    const last = buffers.at(-1)
+    const lastSeq = last ? new Block(last).lastSeq : 0
     if (lastSeq < this.#leaseLimit - leaseSize / 2) return
     this.#leaseLimit = Math.max(this.#leaseLimit, lastSeq + 1) + leaseSize
-    this.#keepLease(this.#leaseLimit)
+    await this.#keepLease(this.#leaseLimit)
   }
 
-  #keepLease(limit: number): void {
+  async #keepLease(limit: number): Promise<void> {
     const { directory, secret } = this.#options
     const synced = this.#file ? { file: this.#file.name, bytes: this.#file.syncedBytes } : this.#ended
-    writeLease(this.#disk, directory, { limit, synced, secret })
+    await writeLease(this.#disk, directory, { limit, synced, secret })
   }
 }
 

@@ -69,18 +69,18 @@ export class OpenTime {
     return this.#saved.written.find(([seq]) => seq === lastSeq)?.[1] ?? this.#saved.openMs
   }
 
-  /** Durable when it returns. */
-  save(files: readonly WrittenFile[]): void {
+  /** Durable when it resolves. One call at a time. */
+  async save(files: readonly WrittenFile[]): Promise<void> {
     const openMs = this.ms
+    this.#savedAtMs = openMs
     const written = files.map(({ lastSeq, writtenAtMs }): [number, number] => [lastSeq, writtenAtMs])
     const saved: SavedTime = { openMs, written }
-    replaceFile(this.#disk, this.#directory, fileName, checkedJson(saved, this.#crc))
-    this.#savedAtMs = openMs
+    await replaceFile(this.#disk, this.#directory, fileName, checkedJson(saved, this.#crc))
   }
 
-  /** Saves when the last time was ten minutes ago. */
-  saveIfDue(files: readonly WrittenFile[]): void {
-    if (this.ms - this.#savedAtMs >= saveEveryMs) this.save(files)
+  /** The last save was begun ten minutes ago. */
+  get isDue(): boolean {
+    return this.ms - this.#savedAtMs >= saveEveryMs
   }
 }
 
@@ -91,11 +91,16 @@ export function readFinishedSeqs(directory: string, crc: Crc): number[] {
 }
 
 /** Forgets all files but those whose newest seqs these are. What the others hold counts as written just now. */
-export function keepWritten(disk: Disk, directory: string, crc: Crc, lastSeqs: ReadonlySet<number>): void {
+export async function keepWritten(
+  disk: Disk,
+  directory: string,
+  crc: Crc,
+  lastSeqs: ReadonlySet<number>,
+): Promise<void> {
   const saved = readSaved(join(directory, fileName), crc)
   if (!saved) return
   const written = saved.written.filter(([seq]) => lastSeqs.has(seq))
-  replaceFile(disk, directory, fileName, checkedJson({ ...saved, written }, crc))
+  await replaceFile(disk, directory, fileName, checkedJson({ ...saved, written }, crc))
 }
 
 /** The last file was being written: a power cut may have taken its newest record. */

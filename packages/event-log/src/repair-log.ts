@@ -102,12 +102,12 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
   for (const { file } of missing) rmSync(indexName(join(directory, file)), { force: true })
   // What is gone is known now, and must not be missed at the next start.
   const whole = before.files.filter(({ name }) => !report.replaced.includes(name))
-  keepWritten(systemDisk, directory, crc, new Set(whole.map(({ lastSeq }) => lastSeq)))
+  await keepWritten(systemDisk, directory, crc, new Set(whole.map(({ lastSeq }) => lastSeq)))
   syncDirectory(systemDisk, directory)
   const limit = before.lease?.limit ?? 0
   const isLost = limit <= afterSeq && before.files.length > 0
   report.nextSeq = Math.max(limit, floorSeq, isLost ? afterSeq + leaseLostSkips : 1)
-  writeLease(systemDisk, directory, { limit: report.nextSeq, synced, secret: search.secret })
+  await writeLease(systemDisk, directory, { limit: report.nextSeq, synced, secret: search.secret })
   return report
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import fs, { mkdtempDisposableSync, readdirSync } from 'node:fs'
+import fs, { cpSync, mkdtempDisposableSync, readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -49,6 +49,24 @@ test('a file that is ended can go as a whole, also the newest one, and numbers g
   const empty = await EventLog.open({ directory: directory.path })
   assert.deepEqual([await readAll(empty), empty.append(meta, Buffer.from('five'))], [[], 5])
   await empty.close()
+})
+
+test('a log whose newest file was dropped starts again after a kill', async () => {
+  using directory = mkdtempDisposableSync(join(tmpdir(), 'event-log-'))
+  const path = join(directory.path, 'log')
+  const log = await EventLog.open({ directory: path, leaseSize: 4 })
+  // The lease that is taken meanwhile names the file.
+  for (let i = 0; i < 6; i++) {
+    log.append(meta, Buffer.from('one'))
+    await log.flush()
+  }
+  await log.endFile()
+  log.dropThrough(6)
+  cpSync(path, join(directory.path, 'killed'), { recursive: true })
+  await log.close()
+  const again = await EventLog.open({ directory: join(directory.path, 'killed') })
+  assert.deepEqual([await readAll(again), again.nextSeq > 6], [[], true])
+  await again.close()
 })
 
 test('a file is ended also while records never cease to come', async () => {

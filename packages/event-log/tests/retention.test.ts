@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import type { Disk } from '../src/disk.ts'
 import { EventLog } from '../src/index.ts'
 import { quickDisk } from './quick-disk.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -177,6 +178,43 @@ test('a count that is lost or damaged begins again: everything is kept for the w
     assert.equal(again.lastDeletedSeq, 2, spoil)
     await again.close()
   }
+})
+
+test('a log that ends while an earlier save is under way keeps its count', async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock()
+  const underWay = new Set<string>()
+  const disk: Disk = {
+    ...quickDisk,
+    open: (path, flags, done) => {
+      assert.ok(!underWay.has(path), `${path} is written twice at a time`)
+      if (path.endsWith('.tmp')) underWay.add(path)
+      quickDisk.open(path, flags, done)
+    },
+    rename: (from, to, done) =>
+      quickDisk.rename(from, to, (error) => {
+        underWay.delete(from)
+        done(error)
+      }),
+  }
+  const log = await EventLog.open({ directory: directory.path, clock, retentionMs, disk })
+  await append(log)
+  clock.pass(hourMs)
+  log.applyRetention()
+  clock.pass(hourMs)
+  log.applyRetention()
+  await log.close()
+  const after = clock.restarted(0)
+  const again = await openAt(directory.path, after)
+  after.pass(retentionMs - 2 * hourMs)
+  await append(again)
+  await append(again)
+  again.applyRetention()
+  assert.equal(again.lastDeletedSeq, 0)
+  after.pass(1)
+  again.applyRetention()
+  assert.equal(again.lastDeletedSeq, 1)
+  await again.close()
 })
 
 test("records' times never go back, over a restart either, and go on when the date has caught up", async () => {

@@ -30,38 +30,54 @@ export interface CrashWatch {
   isNext: (point: LogCrashPoint) => boolean
 }
 
+type Done = (error: NodeJS.ErrnoException | null) => void
+type Answered = (error: NodeJS.ErrnoException | null, answer: number) => void
+
 const isLogFile = (path: unknown): boolean => typeof path === 'string' && path.endsWith('.tlog')
 
 /** Watches every log of this process from now on. */
 export function watchLogs({ pass, isNext }: CrashWatch): void {
-  const { closeSync, openSync, renameSync, rmSync, writeFileSync, writev, writevSync } = fs
+  const { closeSync, open, openSync, rename, rmSync, writeFile, writev, writevSync } = fs
   /** Descriptors of the log files that are open for writing. */
   const logFiles = new Set<number>()
 
+  // A start goes on with the newest file.
   fs.openSync = (path, flags, mode) => {
-    const isRoll = isLogFile(path) && (Number(flags) & fs.constants.O_EXCL) !== 0
-    if (isRoll) pass('log-roll:before-create')
     const fd = openSync(path, flags, mode)
-    if (isRoll) pass('log-roll:created')
     if (isLogFile(path)) logFiles.add(fd)
     return fd
   }
+  fs.open = ((...args: [path: string, flags: number, done: Answered]) => {
+    const [path, flags, done] = args
+    if (!isLogFile(path)) return Reflect.apply(open, fs, args)
+    pass('log-roll:before-create')
+    open(path, flags, (error, fd) => {
+      pass('log-roll:created')
+      logFiles.add(fd)
+      done(error, fd)
+    })
+  }) as typeof fs.open // the overload that the log uses
   fs.closeSync = (fd) => {
     logFiles.delete(fd)
     closeSync(fd)
   }
-  fs.writeFileSync = (path, data, options) => {
-    const isIndex = typeof path === 'string' && path.endsWith('.tlog.idx')
-    if (isIndex) pass('log-roll:before-index')
-    writeFileSync(path, data, options)
-    if (isIndex) pass('log-roll:indexed')
-  }
-  fs.renameSync = (from, to) => {
-    const isLease = typeof to === 'string' && to.endsWith('/lease')
-    if (isLease) pass('lease:before-rename')
-    renameSync(from, to)
-    if (isLease) pass('lease:renamed')
-  }
+  fs.writeFile = ((...args: [path: string, text: string, done: Done]) => {
+    const [path, text, done] = args
+    if (typeof path !== 'string' || !path.endsWith('.tlog.idx')) return Reflect.apply(writeFile, fs, args)
+    pass('log-roll:before-index')
+    writeFile(path, text, (error) => {
+      pass('log-roll:indexed')
+      done(error)
+    })
+  }) as typeof fs.writeFile // the overload that the log uses
+  fs.rename = ((from: string, to: string, done: Done) => {
+    if (!to.endsWith('/lease')) return rename(from, to, done)
+    pass('lease:before-rename')
+    rename(from, to, (error) => {
+      pass('lease:renamed')
+      done(error)
+    })
+  }) as typeof fs.rename // the form that the log uses
   fs.rmSync = (path, options) => {
     if (isLogFile(path)) pass('retention:before-delete')
     rmSync(path, options)
@@ -76,8 +92,7 @@ export function watchLogs({ pass, isNext }: CrashWatch): void {
     }
     pass('append:half')
   }
-  type Done = (error: NodeJS.ErrnoException | null, bytes: number) => void
-  fs.writev = ((fd: number, buffers: Buffer[], position: number, done: Done) => {
+  fs.writev = ((fd: number, buffers: Buffer[], position: number, done: Answered) => {
     if (!logFiles.has(fd)) return writev(fd, buffers, position, done)
     beforeWrite(fd, buffers, position)
     writev(fd, buffers, position, (error, bytes) => {

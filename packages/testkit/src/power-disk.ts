@@ -188,6 +188,10 @@ export class PowerDisk {
     return fd
   }
 
+  open(path: string, flags: string | number, done: (error: Error | null, fd: number) => void): void {
+    this.#answer(() => this.openSync(path, flags), done)
+  }
+
   /** Works without power too: what runs on has to end. */
   closeSync(fd: number): void {
     // After `closeAll` the number may be that of another file.
@@ -256,15 +260,12 @@ export class PowerDisk {
     this.#open.get(fd)?.node?.sync()
   }
 
+  fsync(fd: number, done: (error: Error | null) => void): void {
+    this.#answer(() => this.fsyncSync(fd), done)
+  }
+
   fdatasync(fd: number, done: (error: Error | null) => void): void {
-    this.#later(() => {
-      try {
-        this.fsyncSync(fd)
-        done(null)
-      } catch (error) {
-        done(error as Error) // as `#call` throws it
-      }
-    })
+    this.fsync(fd, done)
   }
 
   ftruncateSync(fd: number, length: number): void {
@@ -273,13 +274,25 @@ export class PowerDisk {
     fs.ftruncateSync(fd, length)
   }
 
-  writeFileSync(path: string, text: string): void {
+  ftruncate(fd: number, length: number, done: (error: Error | null) => void): void {
+    this.#answer(() => this.ftruncateSync(fd, length), done)
+  }
+
+  writeFile(path: string, text: string, done: (error: Error | null) => void): void {
+    this.#answer(() => this.#writeFile(path, text), done)
+  }
+
+  #writeFile(path: string, text: string): void {
     const fd = this.openSync(path, 'w')
     try {
       this.writevSync(fd, [Buffer.from(text)], 0)
     } finally {
       this.closeSync(fd)
     }
+  }
+
+  rename(from: string, to: string, done: (error: Error | null) => void): void {
+    this.#answer(() => this.renameSync(from, to), done)
   }
 
   renameSync(from: string, to: string): void {
@@ -303,14 +316,7 @@ export class PowerDisk {
   }
 
   copyFile(from: string, to: string, mode: number, done: (error: Error | null) => void): void {
-    this.#later(() => {
-      try {
-        this.#copyFile(from, to, mode)
-        done(null)
-      } catch (error) {
-        done(error as Error) // as `#call` and Node throw it
-      }
-    })
+    this.#answer(() => this.#copyFile(from, to, mode), done)
   }
 
   #copyFile(from: string, to: string, mode: number): void {
@@ -336,6 +342,19 @@ export class PowerDisk {
       directory = next
     }
     return made
+  }
+
+  /** Makes a call when the answer to it comes. */
+  #answer<T>(call: () => T, done: (error: Error | null, answer: T) => void): void {
+    this.#later(() => {
+      let answer: T
+      try {
+        answer = call()
+      } catch (error) {
+        return done(error as Error, undefined as T) // as `#call` and Node throw it; an answer with an error is not looked at
+      }
+      done(null, answer)
+    })
   }
 
   /** What is found out when the answer comes. Reads work without power too, because they change nothing. */

@@ -93,7 +93,7 @@ const tailBytesMax = 6000
 /** Consumers for whom the log is read at a time, as in the fan-out. */
 const readsMax = 2
 const places = { consumersMax: 100, consumersPerAddressMax: 10 }
-const stopMsMax = 60_000
+const stopMsMax = 120_000
 const logger = createLogger('simulator', { level: 'silent' })
 /** A disk that is stuck takes six seconds for each file. */
 const startMsMax = 600_000
