@@ -44,6 +44,13 @@ export class Checks {
   readonly #reported = new Set<string>()
   /** The process that has ended last. */
   #ended: RelayProcess | undefined
+  /** Accounts that had left their sources at the end of it. */
+  #departed: string[] = []
+  /**
+   * Accounts, with their sources, that had left these before a kill, which the relay had not stored yet. Their slots were
+   * given to others, of which the log tells: until one of them leaves, a source has so many slots more.
+   */
+  readonly #forgotten = new Set<string>()
   /** What accounts were at the end of it. Undefined when something was under way to the log. */
   #remembered: { accounts: Map<string, string>; wasStopped: boolean } | undefined
 
@@ -62,6 +69,7 @@ export class Checks {
   remember(relay: RelayProcess | undefined, wasStopped: boolean): void {
     const isTold = relay === this.#ended
     this.#ended = relay
+    if (relay?.hasStarted && !isTold) this.#departed = this.#departedIn(relay)
     if (!relay?.hasStarted || relay.hasFailed || isTold) return
     const { log } = relay.parts
     const isWhole = wasStopped || log.durableSeq === log.nextSeq - 1
@@ -92,6 +100,14 @@ export class Checks {
     this.#startedMs = this.#world.time.nowMs
     this.#startSeq = relay.parts.log.nextSeq - 1
     this.#markedMs.clear()
+    const departed = this.#departedIn(relay)
+    for (const each of this.#departed) if (!departed.includes(each)) this.#forgotten.add(each)
+  }
+
+  /** Accounts that have left their sources, with these. */
+  #departedIn({ parts: { store } }: RelayProcess): string[] {
+    const known = [...this.#world.directory.accounts.keys()].map((did) => store.accounts.get(did))
+    return known.flatMap((account) => (account?.hasDeparted ? [`${account.sourceId} ${account.did}`] : []))
   }
 
   /** What must hold at every moment. */
@@ -165,7 +181,8 @@ export class Checks {
     return [...sources.sources].flatMap(({ id, host }) => {
       const [active, quota] = [store.accounts.activeOf(id), sources.quotaOf(id)]
       const waiting = store.accounts.throttledCountOf(id)
-      const isWrong = active > quota || (active < quota && waiting > 0)
+      const more = [...this.#forgotten].filter((each) => each.startsWith(`${id} `)).length
+      const isWrong = active > quota + more || (active < quota && waiting > 0)
       return isWrong ? [`${host} has ${quota} slots, ${active} are held, ${waiting} accounts wait`] : []
     })
   }
