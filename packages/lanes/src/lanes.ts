@@ -46,6 +46,8 @@ const startedAtOnce = 16
  * an event may take a tenth of a millisecond.
  */
 const roomMade = { bytes: 256 * 1024, eventsMax: 64 }
+/** Lanes of a source that are looked at for it: some ten microseconds for an event. Few accounts that fill a source have few. */
+const lanesLookedAtMax = 1000
 /** The reason with which a wait is aborted. Without one Node would make an error with a stack for each wait. */
 const waitIsOver = 'the wait is over'
 
@@ -292,7 +294,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   #makeRoomFor(lane: Lane<S, E>, length: number): boolean {
     if (!this.#hasOwnRoom(lane, length)) return false
     let [most, bytesMax] = [lane, lane.bytes + length]
-    for (const other of lane.source.lanes.values())
+    for (const other of lane.source.lanes.values().take(lanesLookedAtMax))
       // What waits for its turn, or for threads, is done soon.
       if (other.wait && !other.isPausing && other.bytes > bytesMax) [most, bytesMax] = [other, other.bytes]
     if (most === lane) return false
