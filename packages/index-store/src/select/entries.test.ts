@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import { openIndexWriter } from '../open-index.ts'
 import { compiled, sqliteDialect } from '../sqlite/dialect.ts'
-import { entriesOf } from './entries.ts'
+import { accountsOf, entriesOf } from './entries.ts'
 import type { Selection } from './selection.ts'
 
 const selection: Selection = {
@@ -38,6 +38,18 @@ const plans: readonly {
   },
 ]
 
+/** Those of the viewer, and of so many evaluators. */
+function accountsWith(evaluators: number): RawBuilder<unknown> {
+  const endorsements = Array.from({ length: evaluators }, (_, at) => ({
+    table: 'endorsements' as const,
+    from: `did:plc:evaluator${at}` as Did, // DID syntax
+  }))
+  return accountsOf({ dialect: sqliteDialect }, [
+    { table: 'follows', from: selection.viewer },
+    ...endorsements,
+  ])
+}
+
 for (const { what, more, search } of plans) {
   test(`${what} is read by the index that holds each account's entries in feed order`, async (t) => {
     const directory = mkdtempSync(join(tmpdir(), 'plans-'))
@@ -45,13 +57,21 @@ for (const { what, more, search } of plans) {
     const path = join(directory, 'index.sqlite')
     await using _writer = await openIndexWriter(path)
     using sqlite = new DatabaseSync(path)
-    const accounts = sql`select "subject" as "did" from "follows" where "viewer" = ${selection.viewer}`
-    const statement = entriesOf({ dialect: sqliteDialect }, { ...selection, ...more }, accounts, 5n)
+    const statement = entriesOf({ dialect: sqliteDialect }, { ...selection, ...more }, accountsWith(2), 5n)
     const { text, parameters } = compiled(sql`explain query plan ${statement}`)
     const explained = sqlite.prepare(text).all(...(parameters as SQLInputValue[])) // as the statement has them
     const steps = explained.map(({ detail }) => String(detail))
-    assert.ok(steps.includes(`SEARCH entries USING COVERING INDEX ${search}`), steps.join('\n'))
+    for (const by of [
+      `entries USING COVERING INDEX ${search}`,
+      'follows USING COVERING INDEX followsByViewer (viewer=?)',
+      'endorsements USING COVERING INDEX endorsementsByIssuer (issuer=?)',
+    ])
+      assert.ok(steps.includes(`SEARCH ${by}`), steps.join('\n'))
     const scanned = steps.filter((step) => /^SCAN (?!json_each|scope)/.test(step))
     assert.deepEqual(scanned, [])
   })
 }
+
+test('pages with any number of evaluators have one statement, which a connection keeps', () => {
+  assert.equal(compiled(accountsWith(64)).text, compiled(accountsWith(0)).text)
+})

@@ -35,7 +35,7 @@ export async function selectInSteps(
   const { limit, viewer, evaluators } = selection
   if (accountsMax <= accountsPerStep) {
     const endorsements = evaluators.map((from): Source => ({ table: 'endorsements', from }))
-    const scope = accountsOf([{ table: 'follows', from: viewer }, ...endorsements])
+    const scope = accountsOf(session, [{ table: 'follows', from: viewer }, ...endorsements])
     return selectFromFew(session, selection, scope)
   }
   let best: SelectedEntry[] = []
@@ -104,13 +104,13 @@ async function* scopeInSteps(session: Session, selection: Selection): AsyncGener
       continue
     }
     if (inSmall + size > accountsPerStep) {
-      yield accountsOf(small)
+      yield accountsOf(session, small)
       ;[small, inSmall] = [[], 0]
     }
     small.push(source)
     inSmall += size
   }
-  if (inSmall > 0) yield accountsOf(small)
+  if (inSmall > 0) yield accountsOf(session, small)
 }
 
 /** How many accounts each source names, counted up to one more than fit into one step. */
@@ -132,9 +132,15 @@ async function sizesOf(
   ])
 }
 
-function accountsOf(sources: readonly Source[]): RawBuilder<unknown> {
-  const each = sources.map(({ table, from }) => sql`select "subject" as "did" from ${named(table)} = ${from}`)
-  return sql.join(each, sql` union `)
+/** The same text for any number of sources, because a connection keeps each statement prepared. */
+export function accountsOf(
+  { dialect }: Pick<Session, 'dialect'>,
+  sources: readonly Source[],
+): RawBuilder<unknown> {
+  const listed = (wanted: Source['table']): RawBuilder<unknown> =>
+    dialect.listed(sources.filter(({ table }) => table === wanted).map(({ from }) => from))
+  return sql`select "subject" as "did" from ${named('follows')} in ${listed('follows')}
+    union select "subject" from ${named('endorsements')} in ${listed('endorsements')}`
 }
 
 /** A part ends within the rows of an account when several records name it. Its other rows are passed over. */
