@@ -60,6 +60,22 @@ test('a database that takes the place of another one is read from the next call 
   assert.deepEqual(await timesOf(reader), [2])
 })
 
+test('a file that was removed is not kept open by a connection that nobody uses', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  using at = place()
+  {
+    await using _writer = await openIndexWriter(at.path)
+  }
+  await using reader = openIndexReader(at.path)
+  await timesOf(reader)
+  const close = t.mock.method(Sqlite.prototype, 'close')
+  t.mock.timers.tick(60_000)
+  assert.equal(close.mock.callCount(), 0)
+  rmSync(at.path)
+  t.mock.timers.tick(60_000)
+  assert.equal(close.mock.callCount(), 1)
+})
+
 test('a connection that fails when it is taken again is closed, and another one is opened later', async (t) => {
   using at = place()
   await using writer = await openIndexWriter(at.path)

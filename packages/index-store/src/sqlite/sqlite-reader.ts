@@ -35,8 +35,11 @@ export const windowOfSqlite: WindowBounds = { ...windowSteps, accountsMin: 1000,
 const turnMs = 2
 /** How long a statement waits for a lock of another process, such as its checkpoint. */
 const busyTimeoutMs = 1000
+/** How often it is looked whether the files of idle connections are still there. */
+const lookEveryMs = 60_000
 
 interface Connection {
+  readonly path: string
   readonly sqlite: Sqlite.Database
   readonly prepare: (text: string) => Sqlite.Statement
   /** SQLite counts it up with every change of the schema. */
@@ -57,6 +60,7 @@ export class SqliteReader implements IndexReader {
   readonly #idle: Connection[] = []
   #large = 0
   readonly #places = new ReadPlaces(placesMax)
+  readonly #looking = setInterval(() => this.#closeRemoved(), lookEveryMs).unref()
   #isClosed = false
 
   constructor(path: string, window: WindowBounds = windowOfSqlite) {
@@ -88,6 +92,7 @@ export class SqliteReader implements IndexReader {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
+    clearInterval(this.#looking)
     for (const idle of this.#idle.splice(0)) this.#close(idle)
   }
 
@@ -133,6 +138,14 @@ export class SqliteReader implements IndexReader {
     else this.#idle.unshift(connection)
   }
 
+  /** The room of a file that was removed is free only when nobody has it open. */
+  #closeRemoved(): void {
+    for (const idle of this.#idle.splice(0)) {
+      if (existsSync(idle.path)) this.#idle.push(idle)
+      else this.#close(idle)
+    }
+  }
+
   #close({ sqlite, isLarge }: Connection): void {
     sqlite.close()
     if (isLarge) this.#large--
@@ -151,7 +164,7 @@ function open(path: string, inode: number | undefined, isLarge: boolean): Connec
     const readVersion = sqlite.prepare('pragma schema_version').pluck()
     const readSchemaVersion = (): unknown => onSqlite(() => readVersion.get(), path)
     const schemaVersion = readSchemaVersion()
-    return { sqlite, prepare: preparedOnce(sqlite), readSchemaVersion, schemaVersion, inode, isLarge }
+    return { path, sqlite, prepare: preparedOnce(sqlite), readSchemaVersion, schemaVersion, inode, isLarge }
   } catch (error) {
     sqlite.close()
     throw error
