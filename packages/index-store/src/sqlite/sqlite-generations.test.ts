@@ -44,3 +44,22 @@ test('a copy whose name ends with its day is no generation, and stays', async ()
     [true, true, false, true],
   )
 })
+
+test('what a kill has left beside a generation that was being removed is removed later', async () => {
+  using directory = fs.mkdtempDisposableSync(join(tmpdir(), 'sqlite-generations-'))
+  const path = join(directory.path, 'index.sqlite')
+  const left = ['-wal', '-shm', '.lock', '.3-wal', '.3-shm', '.3.lock'].map((end) => `${path}${end}`)
+  const kept = [`${path}.2`, `${path}.2-wal`, `${path}.20261127-wal`]
+  for (const file of [...left, ...kept]) fs.writeFileSync(file, '')
+  await using generations = new SqliteGenerations(path)
+  await generations.switchTo(2)
+  await generations.keepOnly([2])
+  assert.deepEqual(
+    left.filter((file) => fs.existsSync(file)),
+    [],
+  )
+  assert.deepEqual(
+    kept.filter((file) => !fs.existsSync(file)),
+    [],
+  )
+})

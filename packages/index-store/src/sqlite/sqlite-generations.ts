@@ -67,7 +67,8 @@ export class SqliteGenerations implements Generations {
 
   async keepOnly(generations: readonly number[]): Promise<boolean> {
     requireCurrent(await this.current(), generations)
-    for (const generation of this.#generations()) {
+    // A kill in the middle of this has left some of the files, and the first of them is the database.
+    for (const generation of this.#generations(companions)) {
       if (generations.includes(generation)) continue
       // The database goes first: what is beside it means nothing without it.
       for (const end of companions) rmSync(`${generationPath(this.#path, generation)}${end}`, { force: true })
@@ -86,17 +87,25 @@ export class SqliteGenerations implements Generations {
     // Nothing is kept open.
   }
 
-  #generations(): number[] {
+  /** Those of which a file with one of these ends is there, in order. */
+  #generations(ends: readonly string[] = ['']): number[] {
     const directory = dirname(this.#path)
-    const prefix = `${basename(this.#path)}.`
     if (!existsSync(directory)) return []
+    const names = readdirSync(directory)
+    const numbers = ends.flatMap((end) => names.map((name) => this.#generationOf(name, end)))
     const next = currentGeneration(this.#path) + 1
-    const numbered = readdirSync(directory).flatMap((name) => {
-      const number = name.startsWith(prefix) ? readGeneration(name.slice(prefix.length)) : undefined
-      // A larger number is not ours, but the day of a copy, for instance.
-      return number === undefined || number === 1 || number > next ? [] : [number]
-    })
-    return [...(existsSync(this.#path) ? [1] : []), ...numbered.toSorted((a, b) => a - b)]
+    // A larger number is not ours, but the day of a copy, for instance.
+    const ours = numbers.flatMap((number) => (number !== undefined && number <= next ? [number] : []))
+    return [...new Set(ours)].toSorted((a, b) => a - b)
+  }
+
+  /** The generation that a file with this end belongs to; undefined for other files. */
+  #generationOf(name: string, end: string): number | undefined {
+    const first = basename(this.#path)
+    if (name === `${first}${end}`) return 1
+    if (!name.startsWith(`${first}.`) || !name.endsWith(end)) return undefined
+    const number = readGeneration(name.slice(first.length + 1, name.length - end.length))
+    return number === 1 ? undefined : number
   }
 }
 
