@@ -14,6 +14,13 @@ const undefinedTable = '42P01'
 const lockNotAvailable = '55P03'
 /** How long the removal of a generation waits for whoever reads it. */
 const removalWaitMs = 5000
+/**
+ * The schema of the first generation, as SQL names it, when that generation is there. Only there are its tables ours: other
+ * schemas of the search path may have tables of the same names.
+ */
+const firstQuery = `select quote_ident(home.nspname) as "schema" from pg_namespace as home
+  where home.oid = (select relnamespace from pg_class where oid = to_regclass('"policies"'))
+    and exists (select 1 from pg_class where relnamespace = home.oid and relname = 'records')`
 
 export class PostgresGenerations implements Generations {
   readonly #pool: pg.Pool
@@ -66,30 +73,40 @@ export class PostgresGenerations implements Generations {
   }
 
   async #generations(): Promise<number[]> {
-    const first = await this.#rows('select 1 where to_regclass(\'"records"\') is not null')
+    const first = await this.#schemaOf(1)
     const rows = await this.#rows<{ name: string }>(
       "select nspname as name from pg_namespace where nspname ~ '^tributary_index_[1-9][0-9]*$'",
     )
     const numbered = rows.map(({ name }) => Number(name.slice('tributary_index_'.length)))
-    return [...(first.length > 0 ? [1] : []), ...numbered.toSorted((a, b) => a - b)]
+    return [...(first === undefined ? [] : [1]), ...numbered.toSorted((a, b) => a - b)]
+  }
+
+  /** Where the tables of a generation are, as SQL names it; undefined for a first one that is not there. */
+  async #schemaOf(generation: number): Promise<string | undefined> {
+    const own = schemaOf(generation)
+    if (own !== undefined) return `"${own}"`
+    const [first] = await this.#rows<{ schema: string }>(firstQuery)
+    return first?.schema
   }
 
   async #remove(generation: number): Promise<void> {
-    const schema = schemaOf(generation)
+    const schema = await this.#schemaOf(generation)
+    if (schema === undefined) return
     const names = Object.keys(tables).filter((name) => name !== 'policies')
     const statement =
-      schema === undefined
-        ? `drop view if exists "visibleRecords"; drop table if exists ${names.map((name) => `"${name}"`).join(', ')}`
-        : `drop schema "${schema}" cascade`
+      generation === 1
+        ? `drop view if exists ${schema}."visibleRecords";
+           drop table if exists ${names.map((name) => `${schema}."${name}"`).join(', ')}`
+        : `drop schema ${schema} cascade`
     await this.#rows(`set lock_timeout = ${removalWaitMs}; ${statement}; reset lock_timeout`)
   }
 
   async #cursorOf(generation: number): Promise<number> {
-    const schema = schemaOf(generation)
-    const table = schema === undefined ? '"cursors"' : `"${schema}"."cursors"`
+    const schema = await this.#schemaOf(generation)
+    if (schema === undefined) return 0
     try {
       const [row] = await this.#rows<{ cursor: bigint | null }>(
-        `select max("cursor") as "cursor" from ${table} where "source" like 'stream:%'`,
+        `select max("cursor") as "cursor" from ${schema}."cursors" where "source" like 'stream:%'`,
       )
       return Number(row?.cursor ?? 0n)
     } catch (error) {

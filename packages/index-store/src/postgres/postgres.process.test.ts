@@ -115,6 +115,23 @@ test('generations of an index whose URL sets a search path are apart from each o
   assert.deepEqual(await timesOf(reader), [2])
 })
 
+test('what others have in the search path is not removed with a generation', async () => {
+  const url = await newDatabase('other_tables')
+  await operate(
+    'other_tables',
+    'create schema mine; create table public.records (a text); create table public.cursors (a text)',
+  )
+  const place = `${url}&options=-csearch_path%3Dmine,public`
+  for (const generation of [1, 2]) await (await openIndexWriter(place, { generation }))[Symbol.asyncDispose]()
+  await using generations = openGenerations(place)
+  await generations.switchTo(2)
+  for (const _ of ['first', 'again']) {
+    assert.equal(await generations.keepOnly([2]), true)
+    assert.deepEqual(await generations.progress(), [{ generation: 2, cursor: 0 }])
+  }
+  await operate('other_tables', 'select a from public.records; select a from public.cursors')
+})
+
 test('a role that may read the present generation may read the next one', async () => {
   const url = await newDatabase('grants')
   await using _present = await openIndexWriter(url)
