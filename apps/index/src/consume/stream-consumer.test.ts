@@ -24,6 +24,8 @@ const remove = (seq: number, rkey: string): StreamEvent =>
 /** The index at work on a scenario's database. */
 class Following implements AsyncDisposable {
   progress: StreamProgress | undefined
+  /** What it told first. */
+  first: StreamProgress | undefined
   readonly #stop = new AbortController()
   unreadable = 0
   readonly #done: Promise<void>
@@ -36,7 +38,10 @@ class Following implements AsyncDisposable {
       fold,
       logger,
       signal: this.#stop.signal,
-      onProgress: (now) => (this.progress = now),
+      onProgress: (now) => {
+        this.progress = now
+        this.first ??= now
+      },
       onApplied: () => undefined,
       onUnreadable: (events) => (this.unreadable += events),
     })
@@ -79,6 +84,18 @@ test('a stream that has moved is followed on from where it was', async () => {
   await using following = new Following(world, moved.url)
   await following.until(5)
   assert.deepEqual((await world.entries()).toSorted(), [...shown, 'evaluation.create new'])
+})
+
+test('before the stream has answered, and after the end, it is said that the stream is not followed', async () => {
+  await using world = await Scenario.start()
+  await followed(world, history)
+  await using stream = await SmallStream.start(history)
+  await using following = new Following(world, stream.url)
+  await following.until(4)
+  const { cursor, state, isAnother } = following.first ?? {}
+  assert.deepEqual([cursor, state, isAnother], [4, 'waiting', undefined])
+  await following[Symbol.asyncDispose]()
+  assert.deepEqual([following.progress?.cursor, following.progress?.state], [4, 'waiting'])
 })
 
 test('a stream whose compaction has removed events is the same', async () => {

@@ -51,6 +51,8 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
   const { client, source, collections, fold, logger, signal, onProgress, onApplied, onUnreadable } = options
   const applyThrough = options.applyThrough ?? (() => Infinity)
   logFailed(await fold.finish(), logger)
+  // A stream that has moved has its cursor under its earlier address.
+  await fold.stream.rename(source)
   const cursorAtStart = await fold.stream.cursor(source)
   const progress: StreamProgress = {
     cursor: cursorAtStart,
@@ -125,6 +127,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       await pause(lastingErrorWaitMs, signal)
     }
   }
+  report({ state: 'waiting', detail: 'the stream is not read while a generation takes over' })
 }
 
 function logFailed({ failed }: FoldCounts, logger: Logger): void {
