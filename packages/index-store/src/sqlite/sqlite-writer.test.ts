@@ -54,6 +54,9 @@ test('a database of an earlier version is brought to the present schema with its
     earlierRecord,
   ]) // the view is read like a table
   assert.deepEqual(await writer.write((batch) => batch.loadAll('collectionItems')), [earlierItem])
+  using sqlite = new DatabaseSync(path)
+  const columns = sqlite.prepare('select name from pragma_table_info(?)').all('records')
+  assert.equal(columns.at(-1)?.['name'], 'json', 'what comes after the text is read through it')
 })
 
 test('a migration that does not come to its end changes nothing, and can be run again', async () => {

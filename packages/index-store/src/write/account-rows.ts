@@ -11,6 +11,8 @@ import { textsAtOnce, type TextSize } from './texts-at-once.ts'
 const rowsPerStep = 50
 /** The same for addresses alone. */
 const addressesPerStep = 500
+/** Records that are removed by one statement: one of a megabyte takes SQLite a millisecond or two. */
+const recordsRemovedPerStep = 20
 /** Addresses read at a time where most are passed over. */
 const addressesPerPage = 2000
 
@@ -129,11 +131,12 @@ export class AccountRows {
   /** In the order of addresses, because PostgreSQL passes over all that was removed before. */
   async *#removeByAddress(table: TableName, start: string, end: string): AsyncGenerator<void> {
     const name = sql.table(table)
+    const count = table === 'records' ? recordsRemovedPerStep : rowsPerStep
     for (let after = start; ;) {
       const rows = await this.#session.all(sql<{ uri: string }>`delete from ${name} where "uri" in
-        (select "uri" from ${name} where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${rowsPerStep})
+        (select "uri" from ${name} where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${count})
         returning "uri"`)
-      if (rows.length < rowsPerStep) return
+      if (rows.length < count) return
       yield
       after = lastOf(rows, after)
     }

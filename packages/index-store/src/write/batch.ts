@@ -13,8 +13,6 @@ import { Queues } from './queues.ts'
 
 /** Keys of one statement. */
 const keysPerStep = 500
-/** The same for records: what is read of one may stand after a megabyte of text. */
-const recordsPerStep = 100
 
 const rowsPerPage = 500
 
@@ -77,9 +75,8 @@ export class Batch {
     const wanted = sql.join(names.map((name) => sql.ref(name)))
     const key = sql.ref(String(tables[table].key[0]))
     const rows: Pick<RowOf<T>, C>[] = []
-    const perStep = table === 'records' ? recordsPerStep : keysPerStep
-    for (let at = 0; at < keys.length; at += perStep) {
-      const some = this.#session.dialect.listed(keys.slice(at, at + perStep))
+    for (let at = 0; at < keys.length; at += keysPerStep) {
+      const some = this.#session.dialect.listed(keys.slice(at, at + keysPerStep))
       rows.push(
         ...(await this.#session.all(
           sql<Pick<RowOf<T>, C>>`select ${wanted} from ${sql.table(table)} where ${key} in ${some}`,
