@@ -13,10 +13,10 @@ const pairMicros = 60_000_000
 const perStep = 200
 /** Addresses that one statement gives. */
 const pageRows = 500
-/** Items of collections that one statement compares, unless one record has more: a record of a megabyte has some 7,000. */
-const itemsPerStep = 5000
-/** Items of one record are counted up to this number. */
-const itemsCountedMax = 1000
+/** Items of collections that one statement compares, unless one record has more: each is another record to look at. */
+const itemsPerStep = 2000
+/** Items of one record are counted up to this number. One that has so many is compared by itself: it may have 7,000. */
+const itemsCountedMax = 250
 
 /** A visible activity or collection record, and whether it is part of a project pair. */
 export interface PairRow {
@@ -91,7 +91,7 @@ export class Classification {
     return rows.map((row) => ({ ...row, isPaired: Number(row.isPaired) === 1 }))
   }
 
-  /** Collections whose items are compared by one statement: each item is another record to look at, and some have thousands. */
+  /** Collections whose items are compared by one statement. */
   async *#byItems(uris: readonly string[]): AsyncGenerator<string[]> {
     const { all, dialect } = this.#session
     for (const some of stepsOf(uris)) {
@@ -101,12 +101,13 @@ export class Classification {
         from ${dialect.listed(some)} as asked`)
       let [step, items]: [string[], number] = [[], 0]
       for (const each of counts) {
-        if (step.length > 0 && items + Number(each.items) > itemsPerStep) {
+        const own = Number(each.items) < itemsCountedMax ? Number(each.items) : itemsPerStep
+        if (step.length > 0 && items + own > itemsPerStep) {
           yield step
           ;[step, items] = [[], 0]
         }
         step.push(each.uri)
-        items += Number(each.items)
+        items += own
       }
       yield step
     }
