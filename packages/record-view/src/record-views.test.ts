@@ -47,7 +47,32 @@ test('a record with thousands of objects that might be blobs or links has no vie
     assert.ok(view(Array.from({ length: 2000 }, () => each)))
     assert.equal(view(Array.from({ length: 5000 }, () => each)), undefined)
   }
-  assert.ok(view(Array.from({ length: 5000 }, () => ({ $type: 'blobs', cid: 'none' }))))
+  assert.ok(view(Array.from({ length: 5000 }, () => ({ $type: 'blobs', mimeType: 'none' }))))
+})
+
+test('a record with much text whose graphemes are counted has no view, and one with as much plain text has any', () => {
+  const view = (junk: unknown): unknown => views.of('org.impact.context.attachment', { ...update, junk })
+  const text = (chars: number, of: string): string => of.repeat(chars)
+  assert.ok(view(text(75_000, 'ä')))
+  assert.ok(view(text(240_000, 'a')))
+  assert.ok(view(text(800_000, 'a')))
+  assert.equal(view(text(160_000, 'ä')), undefined)
+  assert.equal(view(Array.from({ length: 3 }, () => text(200_000, 'a'))), undefined)
+  assert.ok(view(Array.from({ length: 90 }, () => text(10_000, 'a'))))
+  assert.equal(view(Array.from({ length: 2500 }, () => text(65, 'ä'))), undefined)
+})
+
+test('a record with thousands of references has no view, because each names a CID to be read', () => {
+  const references = (count: number): object[] =>
+    Array.from({ length: count }, (_, at) => ({
+      $type: 'com.atproto.repo.strongRef',
+      uri: `at://did:plc:${'a'.repeat(24)}/app.attested.signature.proof/${at}`,
+      cid: 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim',
+    }))
+  const view = (signatures: object[]): unknown =>
+    views.of('org.impact.context.attachment', { ...update, signatures })
+  assert.ok(view(references(1000)))
+  assert.equal(view(references(5000)), undefined)
 })
 
 test('a board has as many contributors with an image as its lexicon allows', () => {

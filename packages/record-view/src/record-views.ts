@@ -9,7 +9,7 @@ import { contentOf, entryCollections } from './content.ts'
 import { createRecordReader } from './record.ts'
 
 /** Raised when the same record gives another view. */
-const formVersion = 3
+const formVersion = 4
 /** Bytes of a view as JSON: what a page can hold for one entry. Records that are not made for it stay far below. */
 const viewBytesMax = 10_000
 
@@ -22,8 +22,8 @@ export interface RecordViews {
    * The view of a record as JSON, in the form that the feed's lexicon has: the content of an entry, with nothing but the
    * DID of an endorsed account, or the name and avatar of a profile. Undefined when the record must not be shown: it
    * breaks its lexicon or the limits of its blobs, it would show a time that is none, its view is over 10,000 bytes, or it
-   * has more than 50,000 values, of which a blob counts for twenty and a link for ten. A profile that says nothing at all
-   * has none either.
+   * has more than 50,000 values, of which a blob counts for twenty, a link for ten, and three characters of a long text
+   * for one. A profile that says nothing at all has none either.
    */
   of(collection: string, record: unknown): string | undefined
 }

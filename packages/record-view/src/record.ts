@@ -15,6 +15,14 @@ export type RecordReader = (collection: string, value: unknown) => LexRecord | u
 const valuesMax = 50_000
 /** What objects count for that the lexicon library looks at closely: to see that they are no blob, or no link, costs so much. */
 const [blobValues, linkValues] = [20, 10]
+/**
+ * The library counts the graphemes of a text that has more characters than it may have graphemes: 64 or more in lists. So many
+ * characters take as long as one value. A plain text fails then, which ends the check, so that only one is counted. Texts
+ * above the last bound are never counted, because they have too many bytes wherever graphemes are bounded.
+ */
+const charsPerValue = { plain: 10, other: 3 }
+const [shortChars, shortPlainChars, countedChars] = [64, 10_000, 250_000]
+const plainText = /^[ -~\n]*$/
 
 export function createRecordReader(lexicons: Lexicons): RecordReader {
   return (collection, value) => {
@@ -53,11 +61,19 @@ function isObject(value: unknown): value is LexRecord {
 function costOf(value: object): number {
   const { $type, cid, mimeType, $link, $bytes } = value as LexRecord // a list has none of them
   if ($type === 'blob' || (typeof cid === 'string' && typeof mimeType === 'string')) return blobValues
-  return $link === undefined && $bytes === undefined ? 1 : linkValues
+  return $link === undefined && $bytes === undefined && cid === undefined ? 1 : linkValues
+}
+
+function costOfText(text: string): number {
+  const chars = text.length
+  if (chars <= shortChars || chars > countedChars) return 1
+  if (!plainText.test(text)) return 1 + Math.ceil(chars / charsPerValue.other)
+  return chars <= shortPlainChars ? 1 : 1 + Math.ceil(chars / charsPerValue.plain)
 }
 
 /** How many of the values that may be looked at are left after those in `value`; below zero when they do not suffice. */
 function valuesLeft(value: unknown, left: number): number {
+  if (typeof value === 'string') return left - costOfText(value)
   if (typeof value !== 'object' || value === null) return left - 1
   let rest = left - costOf(value)
   const inner = Object.values(value)
