@@ -144,7 +144,7 @@ test('records that are large are read only a few before those so far are applied
   assert.equal((await fold.stream.foldedEvents()).size, 64)
 })
 
-test('an event of a foreign stream that cannot be stored is malformed, and does not end the process', async () => {
+test('an event of a foreign stream that cannot be stored, or is too large, is malformed and ends nothing', async () => {
   await using world = await Scenario.start()
   const { fold } = world
   let deep: unknown = []
@@ -153,6 +153,7 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     evaluation(2, 'deep', { deep }),
     { ...evaluation(3, 'cid'), cid: 'bafyrei\0aaaaaaa' },
     { ...evaluation(4, 'rev'), rev: '3\0' },
+    evaluation(5, 'wide', { wide: Array<number>(40_000).fill(0) }),
   ]
   assert.deepEqual(await fold.apply(source, [evaluation(1, 'a'), ...events], 0), {
     applied: 1,
@@ -162,7 +163,7 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
   })
   assert.deepEqual(
     [await records(world), await world.entries(), await fold.stream.cursor(source)],
-    [['a'], ['evaluation.create a'], 4],
+    [['a'], ['evaluation.create a'], 5],
   )
   const folded = await world.rows('foldedEvents')
   assert.equal(folded.length > 0, true)

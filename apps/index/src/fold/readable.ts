@@ -2,6 +2,8 @@ import { type Did, isCid, limits, type StreamEvent } from '@tributary/protocol'
 
 /** The record itself, and what it may hold inside. */
 const recordLevelsMax = limits.cborDepth + 1
+/** Values of a record in JSON, where a link or a byte string is an object with a text. */
+const recordValuesMax = 2 * limits.recordValues
 const revCharsMax = 64
 /**
  * DIDs that can be resolved have at most 270 characters. Of rows that name two accounts and a record of each, PostgreSQL
@@ -21,7 +23,7 @@ export function isReadable(event: StreamEvent): boolean {
     case 'commit': {
       const { rev, cid, record } = event
       if (!isPlain(rev, revCharsMax) || (cid !== undefined && !isCid(cid))) return false
-      return isShallow(record, recordLevelsMax)
+      return isSmall(record)
     }
     // A status that cannot be stored is left out: whether the account is active is said apart.
     case 'account':
@@ -46,8 +48,13 @@ export function isPlain(text: string, charsMax: number): boolean {
   return text.length <= charsMax && /^[ -~]*$/.test(text)
 }
 
-/** True when a value has at most `levels` levels of lists and objects. */
-function isShallow(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return true
-  return levels > 0 && Object.values(value).every((inner) => isShallow(inner, levels - 1))
+/** True when a record has no more levels of lists and objects, and no more values, than one in an archive may have. */
+function isSmall(record: unknown): boolean {
+  let left = recordValuesMax
+  const isWithin = (value: unknown, levels: number): boolean => {
+    if (--left < 0) return false
+    if (typeof value !== 'object' || value === null) return true
+    return levels > 0 && Object.values(value).every((inner) => isWithin(inner, levels - 1))
+  }
+  return isWithin(record, recordLevelsMax)
 }
