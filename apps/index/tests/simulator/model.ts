@@ -41,6 +41,11 @@ export class DatabaseReader implements Disposable {
     return new Map(rows.map(({ did, hostStatus }) => [did, hostStatus]))
   }
 
+  /** Accounts of which the stream has told anything, as far as it still has any of their events. */
+  accounts(): ReadonlySet<string> {
+    return new Set(this.#rows<{ did: string }>('select did from accounts').map(({ did }) => did))
+  }
+
   /** Accounts whose records the stream has told of, as far as it still has any of their events. */
   authors(): ReadonlySet<string> {
     const rows = this.#rows<{ did: string }>('select did from accounts where isAuthor = 1')

@@ -22,6 +22,11 @@ export class SimulatedStream {
     this.#batchMax = batchMax
   }
 
+  /** The events that compaction has left. */
+  get left(): readonly StreamEvent[] {
+    return this.#left
+  }
+
   get tip(): number {
     return this.events.at(-1)?.seq ?? 0
   }
