@@ -24,7 +24,7 @@ const remove = (seq: number, rkey: string): StreamEvent =>
 /** The index at work on a scenario's database. */
 class Following implements AsyncDisposable {
   progress: StreamProgress | undefined
-  /** What it told first. */
+  /** Its first report. */
   first: StreamProgress | undefined
   readonly #stop = new AbortController()
   unreadable = 0

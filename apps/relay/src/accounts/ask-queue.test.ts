@@ -64,7 +64,7 @@ test('a few hosts that are slow do not take all places of a cause', () => {
     ['quick'],
   )
   for (let [next] = quick; next; next = queue.take(0)) queue.release(next, 'answered', 0)
-  // What had no place comes when one of its host is free, and takes those of any host again.
+  // An item without a place comes when one of its host is free. Then its cause has places of any host again.
   for (const each of slow) queue.release(each, 'answered', 0)
   assert.equal(takeAll(queue, 0).length, 8)
 })

@@ -150,7 +150,7 @@ export class Archive {
     )
     parts.defer(() => log.close())
     const recovered = await recover(log, segments, covered.appliedSeq)
-    // What was to leave the log before the stop leaves it, though no row may follow. No block is written before this is done.
+    // Rows that were to leave the log before the stop leave it, though no row may follow. No block is written meanwhile.
     await log.endFile()
     log.dropThrough(Math.min(covered.appliedSeq, covered.blockSeq))
     const archive = new Archive(options, log, segments, recovered.pending)

@@ -1,4 +1,4 @@
-/** What ends the message of a created or updated record, as bytes: `,"cid":"bafyrei…","record":{…}`. */
+/** The message of a created or updated record ends with its CID and itself, as bytes: `,"cid":"bafyrei…","record":{…}`. */
 import { hash } from 'node:crypto'
 import { CODEC_DCBOR, fromDigest } from '@atcute/cid'
 import { ByteWriter, writeRecordJson } from '@tributary/protocol'

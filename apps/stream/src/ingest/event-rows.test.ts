@@ -23,7 +23,7 @@ function commitOf(records: readonly Uint8Array[]): GoodCommit {
   return { did: 'did:plc:a', rev: '3aaaaaaaaaaa2', ops, dropped: [] } as unknown as GoodCommit // as far as it is looked at
 }
 
-/** What rows show of their records, as text. */
+/** Rows show this of their records, as text. */
 function shownOf(rows: ReturnType<typeof commitRows>): (string | undefined)[] {
   return rows.map(({ content }) => content && Buffer.from(content).toString())
 }

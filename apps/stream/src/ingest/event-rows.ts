@@ -34,7 +34,7 @@ export function commitRows(
   return rows
 }
 
-/** What is shown of the records of one commit, or undefined for those that cannot be shown, by where they begin. */
+/** The contents of the records of one commit by where these begin; undefined for those that cannot be shown. */
 type KnownContents = Map<number, { record: Uint8Array; content: Uint8Array | undefined }>
 
 function operationRow(
