@@ -261,6 +261,24 @@ test('the account of which most waits gives up its newest events for another of 
   lanes.close()
 })
 
+test('a source of many accounts has a thousand of them looked at for room, and no more', () => {
+  const { lanes, full } = waitingLanes({ bytesPerLane: 10_000_000, bytesPerSource: 2_000_000, bytes: 1e9 })
+  const source = new Source()
+  for (let n = 0; n < 999; n++) lanes.enter(source, did(n), event(`small-${n}`, 100))
+  lanes.enter(source, did(999), event('large', 500_000))
+  lanes.enter(source, did(999), event('free-large', 500_000))
+  lanes.enter(source, did(1000), event('larger', 450_000))
+  lanes.enter(source, did(1000), event('free-larger', 450_100))
+  assert.deepEqual([full, source.waitingBytes], [[], 2_000_000])
+  lanes.enter(source, did(1001), event('late', 100))
+  assert.deepEqual(full.splice(0), ['free-large'])
+  lanes.enter(source, did(1001), event('free-late', 400_000))
+  lanes.enter(source, did(1002), event('later', 600_000))
+  // The larger one is the thousand and first.
+  assert.deepEqual(full, ['later'])
+  lanes.close()
+})
+
 test('an account whose events wait for their turn alone makes room for nothing', async () => {
   const { lanes, done, full, letGo } = waitingLanes()
   const source = new Source()
