@@ -85,12 +85,13 @@ test('a text means what the parser of the language reads in it, with any fault i
     const at = Math.floor(whole.length * (change?.at ?? 0))
     return change ? `${whole.slice(0, at)}${change.put}${whole.slice(at + change.cut)}` : whole
   })
+  const ofAnyPayload = payload.map((each) => JSON.stringify({ type: 'options_update', payload: each }))
   const escaped = goodText.map((whole) =>
     whole.replaceAll(/[a-z](?=[^"]*"[:,\]])/g, (letter) => `\\u00${letter.charCodeAt(0).toString(16)}`),
   )
   const seen = new Set<string>()
   fc.assert(
-    fc.property(fc.oneof(broken, goodText, escaped), (each) => {
+    fc.property(fc.oneof(broken, goodText, escaped, ofAnyPayload, text), (each) => {
       // A socket hands over well-formed text only.
       const sent = each.toWellFormed()
       const expected = plainUpdate(sent)
