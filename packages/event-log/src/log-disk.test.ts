@@ -36,7 +36,6 @@ test(
   'zeros that cannot be written end the log as any other fault of the disk does',
   { skip: !existsSync('/dev/shm') },
   async (t) => {
-    // Zeros are written ahead where the disk is quick.
     const path = mkdtempSync('/dev/shm/event-log-')
     t.after(() => rmSync(path, { recursive: true }))
     const failed: number[] = []
@@ -139,6 +138,32 @@ test('a disk that stood still is written to by a thread for a minute, so that no
   nextMs.elapsed += 60_000
   assert.deepEqual(await waysOf(50), new Set(['here']))
   await log.close()
+})
+
+test('small commits do not make the file longer, on a disk that is slow as well', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  let elapsedMs = 0
+  let zeros = 0
+  const longer: number[] = []
+  const disk: Disk = {
+    ...fs,
+    writev: (fd, buffers, at, done) => {
+      elapsedMs += 2
+      if (buffers[0]?.[0] === 0) zeros++
+      else if (buffers.some((each) => each.includes('small')) && fs.fstatSync(fd).size <= at) longer.push(at)
+      fs.writev(fd, buffers, at, done)
+    },
+    writevSync: () => assert.fail('the disk is too slow for that'),
+  }
+  const clock = { wallMs: () => elapsedMs, elapsedMs: () => elapsedMs }
+  const log = await EventLog.open({ directory, disk, clock })
+  for (let i = 0; i < 200; i++) {
+    log.append(meta, Buffer.alloc(8000, 'small'))
+    await log.flush()
+  }
+  await log.close()
+  assert.deepEqual([zeros > 1, longer], [true, [0]])
 })
 
 test('leases, rolls and the open time are left to a thread, so that a disk that stands still holds up nothing else', async (t) => {

@@ -64,7 +64,10 @@ interface OpenFile {
 
 /** What is written without a thread: few bytes, while a commit takes so long at most, on average. */
 const hereMax = { bytes: 16 * 1024, averageMs: 1 }
-/** Zeros that are written at a time, and what is left of them when the next are. */
+/**
+ * Zeros that are written at a time, and what is left of them when the next are. A small commit goes over them, for one
+ * that makes the file longer takes the disk up to twice the time.
+ */
 const ahead = { bytes: 1024 * 1024, leftMin: 512 * 1024 }
 const zeros = Buffer.alloc(ahead.bytes)
 /** Of the last commit in the average. */
@@ -133,7 +136,7 @@ export class LogDisk {
     }
     if (this.#file && !this.#syncsByWriting) await syncAside(this.#disk, this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
-    if (this.#file && isHere) this.#writeAhead(this.#file)
+    if (this.#file && isSmall) this.#writeAhead(this.#file)
     const endMs = this.#options.clock.elapsedMs()
     const syncMs = endMs - startMs
     this.#averageMs += (syncMs - this.#averageMs) * averageShare

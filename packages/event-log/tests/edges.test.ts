@@ -200,7 +200,7 @@ test('zeros that take long to be written ahead go over no block', async () => {
       setTimeout(() => fs.writev(fd, buffers, at, done), 20)
     },
   }
-  // On a clock that stands the disk is quick, so that small commits are made at once and zeros ahead of them.
+  // On a clock that stands the disk is quick, so that small commits are made at once.
   const clock = new VirtualClock()
   const log = await EventLog.open({ directory: directory.path, disk, clock })
   for (let i = 0; i < 200; i++) {

@@ -142,7 +142,8 @@ test('what a failed write has left in memory alone is written again by the next 
     const log = await EventLog.open({ directory: path, disk, visible })
     log.append(meta, Buffer.from('first'))
     await log.flush()
-    disk.failNext()
+    // Zeros are made ready first. That write is a sync where no other follows.
+    disk.failNext(visible === 'durable' ? 1 : 0)
     log.append(meta, Buffer.from('second'))
     await assert.rejects(log.flush(), LogWriteError)
     await log.close()
