@@ -42,10 +42,15 @@ test('events of an account keep their order though the threads that verify them 
   const steps: Script['steps'] = [
     { do: 'wait', ms: 5000 },
     { do: 'condition', part: 'threads', manner: 'forgetful', forMs: 40_000 },
-    { do: 'commit', account: 0, draw: 7, times: 20 },
+    { do: 'commit', account: 0, draw: 7, times: 10 },
     { do: 'wait', ms: 3000 },
   ]
-  assert.deepEqual((await play({ ...smallWorld, seed: 5, accounts: 2, bounds, steps })).broken, [])
+  for (let seed = 1; seed <= 6; seed++)
+    assert.deepEqual(
+      (await play({ ...smallWorld, seed, accounts: 2, bounds, steps })).broken,
+      [],
+      `seed ${seed}`,
+    )
 })
 
 const found: Record<string, Script> = {
