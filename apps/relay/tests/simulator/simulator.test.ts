@@ -58,11 +58,24 @@ for (const [name, steps] of Object.entries(mended))
     assert.deepEqual((await play({ ...small, steps })).broken, [])
   })
 
-for (const [name, seed] of [
-  ['an answer that two events have overtaken is not believed', 2_006_004],
-  ['a commit that was left out during a ban is made up for', 2_006_365],
-] as const)
-  test(name, async () => assert.deepEqual((await play(scriptOf(seed))).broken, []))
+test('an answer that two events have overtaken is not believed', async () =>
+  assert.deepEqual((await play(scriptOf(2_006_004))).broken, []))
+
+test('a commit that was left out during a ban is made up for', async () => {
+  const steps: Step[] = [
+    { do: 'wait', ms: 3000 },
+    { do: 'condition', part: 'threads', of: undefined, manner: 'slow', forMs: 12_000 },
+    { do: 'spoil', account: 2, draw: 1_103_108_296, how: 'flag' },
+    { do: 'wait', ms: 1500 },
+    { do: 'commit', account: 2, draw: 948_316_385, times: 1 },
+    { do: 'wait', ms: 18 },
+    { do: 'ban', source: 0, forMs: 500 },
+    { do: 'straggle', account: 2, draw: 155_925_567, kind: 'sync' },
+  ]
+  const script = { ...small, identityWaitMs: 60_000, relayed: 1, isLate: true, steps }
+  for (let seed = 1; seed <= 12; seed++)
+    assert.deepEqual((await play({ ...script, seed })).broken, [], `seed ${seed}`)
+})
 
 const killed: Step = { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 }
 
@@ -342,32 +355,6 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'kill', afterCalls: 2, downMs: 90_000 },
       { do: 'wait', ms: 2491 },
       { do: 'status', account: 4, word: 'deactivated' },
-    ],
-  },
-  'the state that a power cut leaves does not know of an account what the log has lost': {
-    seed: 16,
-    hosts: 4,
-    accounts: 5,
-    identityWaitMs: 600_000,
-    steps: [
-      { do: 'wait', ms: 351 },
-      { do: 'condition', part: 'disk', of: undefined, manner: 'slow', forMs: 100_000 },
-      { do: 'commit', account: 5, draw: 964_180_814, times: 2 },
-      { do: 'wait', ms: 30_977 },
-      { do: 'recheck', account: 6 },
-      { do: 'condition', part: 'disk', of: undefined, manner: 'stuck', forMs: 40_000 },
-      { do: 'exclude', account: 5, status: 'suspended' },
-      { do: 'wait', ms: 318 },
-      { do: 'exclude', account: 3, status: 'takendown' },
-      { do: 'wait', ms: 2000 },
-      { do: 'commit', account: 3, times: 2, draw: 1_299_961_780 },
-      { do: 'wait', ms: 2000 },
-      { do: 'join', consumer: 1, cursor: 'back', framing: 'v0', pace: 'fast' },
-      { do: 'exclude', account: 3, status: undefined },
-      { do: 'rotate', account: 5, gapMs: 0 },
-      { do: 'move', account: 7, draw: 180_756_462, to: 3, order: 4, gapMs: 3000 },
-      { do: 'commit', account: 4, draw: 1_455_218_755, times: 1 },
-      { do: 'restart', how: 'power', afterCalls: 1, downMs: 100 },
     ],
   },
   'an account that has left a PDS for a host behind another relay is asked for there, though the directory was away':

@@ -1,4 +1,4 @@
-/** Scripts by which the simulator found faults once sources lost messages, were read anew, and clocks were ahead. */
+/** Scripts by which the simulator found faults once sources lost messages, were read anew, clocks were ahead and power went. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { scriptOf, type Step } from './script.ts'
@@ -201,4 +201,35 @@ test('a commit that was lost is made up for, though its source is paused just wh
     steps,
   }
   assert.deepEqual((await play(script)).broken, [])
+})
+
+test('the state that a power cut leaves does not know of an account what the log has lost', async () => {
+  const steps: Step[] = [
+    { do: 'wait', ms: 351 },
+    { do: 'condition', part: 'disk', of: undefined, manner: 'slow', forMs: 100_000 },
+    { do: 'commit', account: 5, draw: 964_180_814, times: 2 },
+    { do: 'wait', ms: 30_977 },
+    { do: 'recheck', account: 6 },
+    { do: 'condition', part: 'disk', of: undefined, manner: 'stuck', forMs: 40_000 },
+    { do: 'exclude', account: 5, status: 'suspended' },
+    { do: 'wait', ms: 318 },
+    { do: 'exclude', account: 3, status: 'takendown' },
+    { do: 'wait', ms: 2000 },
+    { do: 'commit', account: 3, times: 2, draw: 1_299_961_780 },
+    { do: 'wait', ms: 2000 },
+    { do: 'join', consumer: 1, cursor: 'back', framing: 'v0', pace: 'fast' },
+    { do: 'exclude', account: 3, status: undefined },
+    { do: 'rotate', account: 5, gapMs: 0 },
+    { do: 'move', account: 7, draw: 180_756_462, to: 3, order: 4, gapMs: 3000 },
+    { do: 'commit', account: 4, draw: 1_455_218_755, times: 1 },
+  ]
+  const script = { hosts: 4, accounts: 5, identityWaitMs: 600_000 }
+  for (const [seed, afterCalls] of [
+    [1, 1],
+    [2, 2],
+    [9, 3],
+  ] as const) {
+    const cut: Step = { do: 'restart', how: 'power', afterCalls, downMs: 100 }
+    assert.deepEqual((await play({ ...script, seed, steps: [...steps, cut] })).broken, [], `seed ${seed}`)
+  }
 })
