@@ -35,7 +35,7 @@ export interface HealingOptions {
   onStatus: (account: Account, cause: string, host: string, status: string) => void
   /**
    * The account is not waited for any more, and was not made whole.
-   * @param cause after a restart the host that the account's document names, if nobody knows the cause any more.
+   * @param cause the source that it was waited for; empty when a restart has forgotten it.
    */
   onGivenUp: (account: Account, cause: string) => void
   /** Something of ours went wrong for one account, which is tried again. */
@@ -396,11 +396,11 @@ export class Healing {
   }
 
   #giveUp(patient: Patient): void {
-    const { account, cause, identity } = patient
+    const { account, cause } = patient
     // An account that waits at a stop is asked for after the next start.
     if (this.#isClosed || !this.#remove(patient)) return
     account.askedAtMs = this.#options.clock.nowMs()
-    this.#options.onGivenUp(account, cause || (identity?.pdsHost ?? ''))
+    this.#options.onGivenUp(account, cause)
   }
 
   /** The patient counts at the host that its document names, if that is known. @returns false when too many wait there. */
