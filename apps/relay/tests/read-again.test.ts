@@ -19,6 +19,20 @@ test('what a host said of an account before is not said again', async () => {
   assert.deepEqual(core.refused, [`${here} rev-not-increasing`])
 })
 
+test('what a host said before is not said again after a kill in the moment in which its position was reset', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  core.says(here, 'deactivated')
+  await core.settled()
+  core.says(here)
+  await core.pass(10)
+  await core.writeState()
+  const told = await core.told()
+  await core.resetAndKill(here)
+  await core.pass(60)
+  assert.deepEqual(await core.told(), told)
+})
+
 test('what a host said of an account while it was not read passes', async () => {
   await using core = await RelayCore.start([here])
   core.send(here, '#commit', core.commit())

@@ -167,6 +167,13 @@ export class RelayCore implements AsyncDisposable {
     this.#deliver(host, 0)
   }
 
+  /** An operator has a host read again from its oldest event, and the process is killed before the state has it. */
+  async resetAndKill(host: string): Promise<void> {
+    const { id, epoch } = this.source(host)
+    this.#now.storage.policy.storePosition(id, { epoch: epoch + 1, cursor: 0 })
+    await this.kill()
+  }
+
   /** Bans a source, or another host. */
   ban(host: string): void {
     const { policy, sources } = this.#now.storage

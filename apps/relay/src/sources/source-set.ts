@@ -229,11 +229,8 @@ export class SourceSet {
  * A position that an operator chose counts until the state, which is written later, has its epoch. One of the same epoch
  * leaves out what cannot be read, when that is met again: what comes before it may not be done.
  */
-function withChosen(
-  stored: StoredSource,
-  chosen: ChosenPosition | undefined,
-  lostAtMs: number,
-): StoredSource {
+function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined, nowMs: number): StoredSource {
   if (!chosen || chosen.epoch <= stored.epoch) return stored
-  return { ...stored, ...chosen, ahead: [], newestLogged: [], lostAtMs }
+  // As `Source.beginEpoch` does it, so that what was said before is not taken for new.
+  return { ...stored, ...chosen, epochAtMs: nowMs, ahead: [], newestLogged: [], lostAtMs: nowMs }
 }
