@@ -77,3 +77,56 @@ for (const isKnown of [false, true])
     assert.deepEqual([refused, unreachable], [100 - underWayMax - waitingMax, underWayMax + waitingMax])
     assert.equal(most, underWayMax)
   })
+
+const decisions: Record<string, (policy: PolicyStore, sources: SourceSet) => string> = {
+  'admits no new hosts any more': (policy) => {
+    policy.storeLimits({ ...policy.limits, admission: 'approved' })
+    return 'HostNotApproved'
+  },
+  'takes no crawl requests any more': (policy) => {
+    policy.storeLimits({ ...policy.limits, crawlRequests: 'off' })
+    return 'CrawlDisabled'
+  },
+  'bans the domain': (policy) => {
+    policy.putDomainBan('test.dev', '')
+    return 'HostBanned'
+  },
+  'adds and removes the host': (policy, sources) => {
+    const removed = { ...newSourcePolicy, desired: 'removed' } as const
+    sources.add(policy.insertSource({ host: 'pds.test.dev', url: '' }, removed, { countsForDay: false }))
+    return 'HostNotApproved'
+  },
+}
+
+for (const [what, decide] of Object.entries(decisions))
+  test(`a host that was asked because of a crawl request is no source when the operator ${what} meanwhile`, async (t) => {
+    const policy = new PolicyStore(':memory:', {
+      ...limitsOf(readSettings(relaySettings, { env: {} })),
+      admission: 'open',
+    })
+    t.after(() => policy.close())
+    const sources = new SourceSet(policy, [])
+    let code = ''
+    const pds = createServer((_, response) => {
+      code = decide(policy, sources)
+      policy.reload()
+      response.end(JSON.stringify({ did: 'did:web:pds.test.dev' }))
+    })
+    pds.listen(0)
+    await once(pds, 'listening')
+    t.after(() => pds.close())
+    const { port } = pds.address() as AddressInfo // it listens on a port
+    const admin = new SourceAdmin({
+      policy,
+      operations: new Operations(policy.db),
+      sources,
+      slots: { fill: () => {} },
+      allowedPrivateHosts: [`localhost:${port}`],
+      userAgent: 'test',
+    } as unknown as SourceAdminOptions) // all that a crawl request takes
+    const host = { host: 'pds.test.dev', url: `http://localhost:${port}` }
+    const outcome = await admin
+      .crawl(host, '203.0.113.1')
+      .catch((error: unknown) => (error as XrpcError).error) // as crawl throws it
+    assert.deepEqual([outcome, sources.byHost(host.host)?.isWanted ?? false], [code, false])
+  })

@@ -62,12 +62,13 @@ export class SourceAdmin {
   /**
    * Approves a host, a PDS after asking it whether it is one. One that was removed comes back. One that is paused stays so.
    * @param options.overridesDailyLimit admits it beyond the day's limit, and does not count for it.
+   * @param options.refuse throws if the host is not to be added any more once it was asked.
    * @throws XrpcError 400 `HostBanned`, 400 `HostUnreachable`, 429 `RateLimitExceeded`
    */
   async add(
     host: NormalizedHost,
     request: OperationRequest,
-    options: { change?: SourcePolicyChange; overridesDailyLimit?: boolean } = {},
+    options: { change?: SourcePolicyChange; overridesDailyLimit?: boolean; refuse?: () => void } = {},
   ): Promise<{ hostname: string; added: boolean }> {
     const { operations, sources } = this.#options
     return await operations.run<{ hostname: string; added: boolean }>(request, async () => {
@@ -78,6 +79,7 @@ export class SourceAdmin {
         if (options.change?.kind !== 'relay') await this.#probe(host)
       }
       return () => {
+        options.refuse?.()
         // Looked for again, since it may have been added while it was asked.
         const known = sources.byHost(host.host)
         return known ? this.#addAgain(known) : this.#insert(host, options)
@@ -205,23 +207,34 @@ export class SourceAdmin {
   /**
    * A crawl request: dials a source now, and under open admission adds a host that is none yet.
    * @param address of the caller. Addresses take turns to have hosts asked.
-   * @throws XrpcError 400 `HostBanned`, `HostNotApproved`, `HostUnreachable`, 429 `RateLimitExceeded`
+   * @throws XrpcError 400 `HostBanned`, `HostNotApproved`, `HostUnreachable`, 403 `CrawlDisabled`,
+   *   429 `RateLimitExceeded`
    */
   async crawl(host: NormalizedHost, address: string): Promise<void> {
-    const { policy, sources } = this.#options
-    this.#refuseBanned(host.host)
+    const { sources } = this.#options
+    this.#refuseCrawl(host.host)
     const source = sources.byHost(host.host)
-    if (source?.isWanted) {
+    if (source) {
       if (isConnected(source)) return
       await this.#crawlTurns.run(address, () => this.#probe(host))
       sources.reconnect(source)
-    } else if (source || policy.limits.admission === 'approved') {
-      const message = `${host.host} is not approved here: ask the operator of this relay to add it`
-      throw new XrpcError(400, 'HostNotApproved', message)
     } else {
       const request = { operation: 'requestCrawl', actor: 'public', idempotencyKey: undefined, input: host }
-      await this.#crawlTurns.run(address, () => this.add(host, request))
+      // The request may wait for minutes, in which an operator may decide otherwise.
+      const refuse = (): void => this.#refuseCrawl(host.host)
+      await this.#crawlTurns.run(address, () => this.add(host, request, { refuse }))
     }
+  }
+
+  /** Refuses to dial a host because of a crawl request, unless it is a wanted source or may become one. */
+  #refuseCrawl(host: string): void {
+    const { policy, sources } = this.#options
+    this.refuseCrawlsIfOff()
+    this.#refuseBanned(host)
+    const source = sources.byHost(host)
+    if (source?.isWanted || (!source && policy.limits.admission === 'open')) return
+    const message = `${host} is not approved here: ask the operator of this relay to add it`
+    throw new XrpcError(400, 'HostNotApproved', message)
   }
 
   /** A source that was removed comes back; a source that is paused stays so. */
