@@ -37,7 +37,7 @@ class Following implements AsyncDisposable {
     const onConnected = this.connections.add
     const store = new LabelStore(connection)
     const onListingDue = (): void => undefined
-    const of = { labeler, store, resolver, allowedPrivateHosts, logger, nowMs }
+    const of = { labeler, store, resolver, allowedPrivateHosts, logger, nowMs, lookEveryMs: 20 }
     this.#done = consumeLabels({ ...of, onLabels, onConnected, onListingDue }, this.#stop.signal)
   }
 
@@ -137,7 +137,11 @@ class ScriptedLabeler implements AsyncDisposable {
   /** Goes to another address, which its document tells. Nobody answers at the old one. */
   async move(): Promise<void> {
     await this[Symbol.asyncDispose]()
-    const { server, services } = await listen()
+    await this.goTo(await listen())
+  }
+
+  /** Goes to this address, which its document tells. */
+  async goTo({ server, services }: Awaited<ReturnType<typeof listen>>): Promise<void> {
     this.server = server
     this.#answer(server)
     await updateDid(this.plcUrl, this.did, this.rotationKey, { services })
@@ -253,6 +257,30 @@ test('a labeler that moved is found within two minutes, and one that comes back 
   labeler.label(4, 'draft')
   await following.results.until('stored', 4)
   assert.deepEqual(await following.labels(), ['draft', 'standard', 'high-quality', 'draft'])
+})
+
+test('an address and a key that a labeler has left count no longer, though the address stays connected', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  await using following = new Following(connection, labeler.did, plc.url)
+  labeler.label(1, 'draft')
+  await following.results.until('stored', 1)
+  const old = { server: labeler.server, signer: labeler.signer }
+  await labeler.goTo(await listen())
+  labeler.label(2, 'standard')
+  following.nowMs += 120_000
+  await following.results.until('stored', 2)
+  assert.equal(old.server.clients.size, 0)
+  old.server.close()
+  // Nothing comes that the new key has signed, so only the document tells of it.
+  await labeler.rotateKey()
+  following.nowMs += 120_000
+  await following.connections.until(false, 2)
+  labeler.label(3, 'likely-test', { signer: old.signer })
+  labeler.label(4, 'high-quality')
+  await following.results.until('stored', 3)
+  assert.deepEqual(await following.labels(), ['draft', 'standard', 'high-quality'])
 })
 
 test('a labeler that ends its stream with an error of no known form is asked again', async () => {

@@ -4,6 +4,7 @@
  * cannot be read, is tried again with growing waits; its labels so far stay in force. What its stream no longer holds is read
  * in `label-listing.ts`.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { FetchError, IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
 import { decodeFrame, type Did, type Frame, FrameError } from '@tributary/protocol'
 import { backoffMs, pause } from '../pause.ts'
@@ -20,8 +21,13 @@ const refreshEveryMs = 60_000
 /** A labeler that was connected, or that was not there, may have moved: its document is no older then. */
 const documentAgeMsMax = 60_000
 
+/** How often it is looked whether a labeler that stays connected has moved or has another key. */
+const lookEveryMsDefault = 600_000
+
 export interface LabelConsumerOptions extends LabelListingOptions {
   onConnected: (isConnected: boolean) => void
+  /** Default: that of this file. */
+  lookEveryMs?: number
 }
 
 /** Characters of a labeler's words in a log line. */
@@ -54,7 +60,14 @@ async function followStream(
         failures === 0
           ? await resolver.resolve(labeler, { refreshAfter: knownAfter })
           : await lookAgain(resolver, labeler, knownAfter, nowMs())
-      await subscribe(options, identity, { listing, stale, signal, nowMs })
+      const over = new AbortController()
+      const until = AbortSignal.any([signal, over.signal])
+      void untilMoved(options, identity, nowMs, until).then(() => over.abort())
+      try {
+        await subscribe(options, identity, { listing, stale, signal: until, nowMs })
+      } finally {
+        over.abort()
+      }
     } catch (error) {
       if (!isPassing(error)) throw error
       if (error instanceof StaleKeyError) {
@@ -82,6 +95,30 @@ async function lookAgain(
   } catch (error) {
     if (!(error instanceof IdentityError) || !error.retryable) throw error
     return await resolver.resolve(labeler, { refreshAfter: knownAfter })
+  }
+}
+
+/**
+ * Resolves when the labeler's DID document names another address or key than is known, or when the signal aborts. An address
+ * that the labeler has left may stay connected, and a key that it has given up fits its labels still.
+ */
+async function untilMoved(
+  { labeler, resolver, logger, lookEveryMs = lookEveryMsDefault }: LabelConsumerOptions,
+  known: Identity,
+  nowMs: () => number,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    await pause(lookEveryMs, signal)
+    if (signal.aborted) return
+    try {
+      const now = await lookAgain(resolver, labeler, known.fetchedAt, nowMs())
+      if (now.labelerUrl === known.labelerUrl && isDeepStrictEqual(now.labelKey, known.labelKey)) continue
+      logger.info({ labeler, labelerUrl: now.labelerUrl }, 'the labeler has another address or key')
+      return
+    } catch (error) {
+      if (!(error instanceof IdentityError)) throw error
+    }
   }
 }
 
