@@ -273,6 +273,28 @@ test('a handle that takes the place of a proven one, and is not proven, takes it
   assert.equal(await running.handleOf(account), undefined)
 })
 
+test('a handle that the document no longer declares is not shown while nobody answers for the new one', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'at://alice.test')
+  for (const name of ['alice.test', 'bob.test']) names.point(name, account)
+  await send(world, account, 'commit')
+  await using running = new Running(world.connection, plc, names)
+  await running.results.until('found', 1)
+  await updateDid(plc.url, account, rotationKey, { alsoKnownAs: ['at://bob.test'] })
+  running.nowMs += 1000
+  names.isBroken = true
+  await send(world, account, 'identity')
+  running.lookups.wake()
+  await running.results.until('later', 1)
+  assert.equal(await running.handleOf(account), undefined)
+  names.isBroken = false
+  running.later()
+  await running.results.until('found', 2)
+  assert.equal(await running.handleOf(account), 'bob.test')
+})
+
 test('accounts whose names are never answered hold up no accounts of other hosts', async (t) => {
   await using plc = await startPlc()
   await using names = await Names.start()

@@ -1,8 +1,9 @@
 /**
  * Looks up the handles that the fold asked for, outside of its transactions: the DID document of the account declares one,
  * and it counts only if the name points back to the account. The queue is durable: what a stop interrupts is asked again.
- * An account keeps the handle that was known while its document or the name cannot be read, and is asked about ever more
- * slowly. Accounts of one host hold up no others, however long their names take: of the places the host has its share.
+ * An account keeps the handle that was known while its document or the name cannot be read, unless the document declares
+ * another one, and is asked about ever more slowly. Accounts of one host hold up no others, however long their names take: of
+ * the places the host has its share.
  */
 import { FetchError, type HandleResolver, IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did, Handle } from '@tributary/protocol'
@@ -94,7 +95,13 @@ export class HandleLookups {
       // A document that was read earlier says nothing of the directory as it is now.
       if (fetchedAt >= askedMs) goneAnswers.found(did)
       if (handle !== undefined) {
-        await this.#places.within(pdsHost, () => this.#prove(request, handle, signal))
+        try {
+          await this.#places.within(pdsHost, () => this.#prove(request, handle, signal))
+        } catch (error) {
+          // An account could else keep a handle that is another's by now: with a name for which nobody answers.
+          if (!signal.aborted) await requests.keepOnly(did, handle)
+          throw error
+        }
         return
       }
       await requests.finish(request, undefined)

@@ -41,6 +41,14 @@ export class HandleRequests {
     })
   }
 
+  /** Takes away the handle that is shown, unless it is this one. */
+  async keepOnly(did: Did, handle: Handle): Promise<void> {
+    await this.#writer.write(async (batch) => {
+      const [shown] = await batch.load('handles', [did])
+      if (shown?.handle !== handle) await batch.remove('handles', [did])
+    })
+  }
+
   /** Puts a request off, unless it was withdrawn or renewed meanwhile. @param attempts made so far */
   async postpone({ did, seq }: HandleRequest, dueAt: bigint, attempts: bigint): Promise<void> {
     await this.#writer.write(async (batch) => {
