@@ -353,3 +353,20 @@ test('an answer that comes after the account was deleted, or after a newer reque
   await requests.finish(second, 'late.test' as never) // a valid handle
   assert.deepEqual(await world.rows('handles'), [])
 })
+
+test('an answer that takes a handle away counts also when its account was asked about again meanwhile', async () => {
+  await using world = await Scenario.start()
+  const account = 'did:plc:xxxxxxxxxxxxxxxxxxxxxxxx' as Did // valid by construction
+  const requests = new HandleRequests(world.connection)
+  await send(world, account, 'commit')
+  const [first] = await requests.due(1n, 10)
+  assert.ok(first)
+  await requests.finish(first, 'lost.test' as never) // a valid handle
+  await send(world, account, 'identity')
+  const [second] = await requests.due(1n, 10)
+  assert.ok(second)
+  await send(world, account, 'identity')
+  await requests.finish(second, undefined)
+  assert.deepEqual(await world.rows('handles'), [])
+  assert.equal((await world.rows('handleRequests')).length, 1)
+})

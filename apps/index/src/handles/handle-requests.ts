@@ -28,16 +28,17 @@ export class HandleRequests {
   }
 
   /**
-   * Stores what was found; no handle removes the one that was known. Without effect when the request was withdrawn or
-   * renewed meanwhile: the account is gone, or the answer may be older than what made it be asked again.
+   * Stores what was found. Without effect when the request was withdrawn or renewed meanwhile: the account is gone, or the
+   * answer may be older than what made it be asked again. If no handle was found, the one that is shown is taken away all the
+   * same, because an account could else keep it by asking again and again.
    */
   async finish({ did, seq }: HandleRequest, handle: Handle | undefined): Promise<void> {
     await this.#writer.write(async (batch) => {
+      if (handle === undefined) await batch.remove('handles', [did])
       const [present] = await batch.load('handleRequests', [did])
       if (present?.seq !== seq) return
       await batch.remove('handleRequests', [did])
-      if (handle === undefined) await batch.remove('handles', [did])
-      else await batch.put('handles', [{ did, handle }])
+      if (handle !== undefined) await batch.put('handles', [{ did, handle }])
     })
   }
 
