@@ -77,7 +77,11 @@ export class PostgresGenerations implements Generations {
     const rows = await this.#rows<{ name: string }>(
       "select nspname as name from pg_namespace where nspname ~ '^tributary_index_[1-9][0-9]*$'",
     )
-    const numbered = rows.map(({ name }) => Number(name.slice('tributary_index_'.length)))
+    const next = (await this.current()) + 1
+    // A larger number is not ours, but the day of a copy, for instance.
+    const numbered = rows
+      .map(({ name }) => Number(name.slice('tributary_index_'.length)))
+      .filter((generation) => generation <= next)
     return [...(first === undefined ? [] : [1]), ...numbered.toSorted((a, b) => a - b)]
   }
 
@@ -93,10 +97,11 @@ export class PostgresGenerations implements Generations {
     const schema = await this.#schemaOf(generation)
     if (schema === undefined) return
     const names = Object.keys(tables).filter((name) => name !== 'policies')
+    // What others have made on the tables, such as views, would keep the index from going on.
     const statement =
       generation === 1
-        ? `drop view if exists ${schema}."visibleRecords";
-           drop table if exists ${names.map((name) => `${schema}."${name}"`).join(', ')}`
+        ? `drop view if exists ${schema}."visibleRecords" cascade;
+           drop table if exists ${names.map((name) => `${schema}."${name}"`).join(', ')} cascade`
         : `drop schema ${schema} cascade`
     await this.#rows(`set lock_timeout = ${removalWaitMs}; ${statement}; reset lock_timeout`)
   }

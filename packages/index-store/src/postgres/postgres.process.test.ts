@@ -132,6 +132,22 @@ test('what others have in the search path is not removed with a generation', asy
   await operate('other_tables', 'select a from public.records; select a from public.cursors')
 })
 
+test('views on the tables of a generation go with it, and a schema with the day of a copy stays', async () => {
+  const url = await newDatabase('views')
+  for (const generation of [1, 2]) await (await openIndexWriter(url, { generation }))[Symbol.asyncDispose]()
+  await operate(
+    'views',
+    `create schema mine; create schema tributary_index_20261127;
+     create view mine.records as select * from public.records;
+     create view mine.visible as select * from public."visibleRecords"`,
+  )
+  await using generations = openGenerations(url)
+  await generations.switchTo(2)
+  assert.equal(await generations.keepOnly([2]), true)
+  assert.deepEqual(await generations.progress(), [{ generation: 2, cursor: 0 }])
+  await operate('views', 'create table tributary_index_20261127.mine (a text)')
+})
+
 test('a role that may read the present generation may read the next one', async () => {
   const url = await newDatabase('grants')
   await using _present = await openIndexWriter(url)
