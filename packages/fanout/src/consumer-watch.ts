@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import type { FanoutClock } from './clock.ts'
 import { CloseReason } from './close-reason.ts'
 import type { FanoutOptions } from './fanout-options.ts'
-import { HeldBytes, largestHolder } from './held-bytes.ts'
+import { HeldBytes } from './held-bytes.ts'
 import type { Subscriber } from './subscriber.ts'
 
 /** What the watch needs of the fan-out. */
@@ -33,14 +33,23 @@ export class ConsumerWatch {
     this.#timers = [
       clock.every(options.pingMs ?? 30_000, () => this.#ping()),
       clock.every((options.stallMs ?? 30_000) / 4, () => this.#endStalled()),
-      clock.every(heldEveryMs, () => this.#endLargest(() => this.#held.all(host.subscribers()))),
+      clock.every(heldEveryMs, () => {
+        // Also when nobody has to go: what was taken is not kept for being counted.
+        this.#held.noteAgain()
+        this.#endLargest()
+      }),
     ]
   }
 
-  /** A reader that is behind holds more or less of what was read for it. */
-  noteHeld(subscriber: Subscriber): void {
-    this.#held.note(subscriber)
-    this.#endLargest(() => this.#held.own)
+  /** A reader that is behind holds more or less of what was read for it, or was just written to it. */
+  noteHeld(subscriber: Subscriber, frames?: readonly Uint8Array[]): void {
+    this.#held.note(subscriber, frames)
+    this.#endLargest()
+  }
+
+  /** A live reader has not taken what was flushed. Nobody is ended within a flush. */
+  noteFlushed(subscriber: Subscriber, frames: readonly Uint8Array[]): void {
+    this.#held.note(subscriber, frames)
   }
 
   /** The consumer is gone, and what it held with it. */
@@ -85,11 +94,11 @@ export class ConsumerWatch {
   }
 
   /** Cuts consumers off until what is held is within the bound. They are told why, if they read it before. */
-  #endLargest(held: () => number): void {
+  #endLargest(): void {
     const { heldBytesMax = heldBytesMaxDefault, networkOf = (address: string) => address } = this.#options
-    if (held() > heldBytesMax) this.#held.noteAgain()
-    while (held() > heldBytesMax) {
-      const largest = largestHolder(this.#host.subscribers(), networkOf)
+    if (this.#held.sum > heldBytesMax) this.#held.noteAgain()
+    while (this.#held.sum > heldBytesMax) {
+      const largest = this.#held.largest(networkOf)
       if (!largest) return
       this.#endSlow(largest, `${largest.heldBytes} bytes were not read, and all readers hold too many`)
       largest.connection.socket.destroy()

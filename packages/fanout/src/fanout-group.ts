@@ -37,8 +37,10 @@ export interface GroupHost extends DialogueHost {
   publishRest(): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
   countLive(change: number): void
-  /** A reader that is behind holds more or less of what was read for it. */
-  noteHeld(subscriber: Subscriber): void
+  /** A reader that is behind holds more or less of what was read for it, or was just written to it. */
+  noteHeld(subscriber: Subscriber, frames?: readonly Uint8Array[]): void
+  /** A live reader has not taken what was flushed. */
+  noteFlushed(subscriber: Subscriber, frames: readonly Uint8Array[]): void
   /** Shared by all groups: what they write is with the kernel when the call returns, or left to the sockets. */
   readonly batch: BatchBuffer
 }
@@ -109,7 +111,9 @@ export class FanoutGroup {
         subscriber.state = 'draining'
         this.#run(subscriber)
       }
-      if (subscriber.isHolding) batch.leave()
+      if (!subscriber.isHolding) continue
+      batch.leave()
+      this.#host.noteFlushed(subscriber, frames)
     }
   }
 
@@ -208,7 +212,7 @@ export class FanoutGroup {
     const written = free || frames.length < 2 ? frames : [batch.join(frames)]
     if (!subscriber.write(written, lastSeq, free)) subscriber.state = 'draining'
     if (written !== frames && subscriber.isHolding) batch.leave()
-    this.#host.noteHeld(subscriber)
+    this.#host.noteHeld(subscriber, written)
   }
 
   /** Flushes first: a reader that has read up to the head has what is pending already. */

@@ -267,6 +267,60 @@ test('what live readers hold of one message counts once, and more than the bound
   for (const socket of [...sockets, ...more]) socket.destroy()
 })
 
+test('what readers with other filters hold of one message counts once', async (t) => {
+  const pass = mockTime(t)
+  const ended: string[] = []
+  const all: Buffer[] = []
+  await using front = await startGroup(sourceOf(all), {
+    stallMs: 1e9,
+    pingMs: 1e9,
+    heldBytesMax: 30 * megabyte,
+    onEnded: (_, { error }) => ended.push(error),
+  })
+  const sockets = await Promise.all(range(1, 6).map((n) => connectBare(front.port, n > 3 ? '/?other' : '/')))
+  for (const socket of sockets) socket.pause()
+  all.push(message(1, 20 * megabyte))
+  front.group.publish(all, 1)
+  front.other.publish(all, 1)
+  pass(1000)
+  assert.deepEqual(ended, [])
+  assert.ok(front.fanout.subscribers().every(({ state }) => state === 'draining'))
+  for (const socket of sockets) socket.destroy()
+})
+
+test('what readers that are behind hold of one message counts once, and no one is ended for what others hold', async () => {
+  const ended: string[] = []
+  const shared = message(1, 8 * megabyte)
+  const own = new Set([11, 12])
+  await using front = await startGroup(
+    {
+      headSeq: () => 20,
+      read: (afterSeq) => ({
+        frames: [own.has(afterSeq) ? Buffer.from(shared) : shared],
+        lastSeq: afterSeq + 1,
+      }),
+    },
+    {
+      heldBytesMax: 20 * megabyte,
+      onEnded: ({ position }, { error }) => ended.push(`${position} ${error}`),
+    },
+  )
+  const sockets: Socket[] = []
+  const join = async (afterSeq: number): Promise<void> => {
+    const socket = await connectBare(front.port, `/?cursor=${afterSeq}`)
+    socket.pause()
+    sockets.push(socket)
+    while (front.fanout.subscribers().some(({ state }) => state === 'behind')) await nextTurn()
+  }
+  for (let n = 0; n < 6; n++) await join(0)
+  assert.deepEqual(ended, [], 'six readers hold one message of 8 MB')
+  await join(11)
+  assert.deepEqual(ended, [], 'and another one of 8 MB for itself')
+  await join(12)
+  assert.deepEqual(ended, ['12 ConsumerTooSlow'], 'the one that began at 11 holds most')
+  for (const socket of sockets) socket.destroy()
+})
+
 test('what readers have taken, and what those held that are gone, counts no more', async () => {
   const ended: string[] = []
   const chunk = message(1, 4 * megabyte)
@@ -280,7 +334,7 @@ test('what readers have taken, and what those held that are gone, counts no more
   for (let i = 0; i < 5; i++) {
     const socket = await connectBare(front.port, '/?cursor=0')
     socket.pause()
-    while (stateOf(front) !== 'draining') await nextTurn()
+    while (stateOf(front) !== 'draining' && ended.length === 0) await nextTurn()
     socket.destroy()
     while (front.fanout.size > 0) await nextTurn()
   }

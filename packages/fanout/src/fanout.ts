@@ -119,7 +119,8 @@ export class Fanout {
         countLive: (change) => {
           this.#live += change
         },
-        noteHeld: (subscriber) => this.#watch.noteHeld(subscriber),
+        noteHeld: (subscriber, frames) => this.#watch.noteHeld(subscriber, frames),
+        noteFlushed: (subscriber, frames) => this.#watch.noteFlushed(subscriber, frames),
         batch: this.#batch,
       },
       source,
