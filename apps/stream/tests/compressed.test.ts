@@ -1,11 +1,14 @@
 /** Subscribers that ask for compressed messages get the same messages, and nobody else gets anything else. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { zstdDecompressSync } from 'node:zlib'
+import { encode } from '@atcute/cbor'
 import { CloseReason } from '@tributary/fanout'
 import { inTime } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { EventDictionary } from '../src/delivery/event-dictionary.ts'
+import { recordContent } from '../src/delivery/record-content.ts'
 import { jetstreamRendition, ownRendition } from '../src/delivery/rendition.ts'
 import { type EventQuery, EventReader, type RefusedError } from './event-reader.ts'
 import { type LiveArchive, startLiveArchive } from './live-archive.ts'
@@ -86,6 +89,44 @@ test('all who ask share what was compressed', async () => {
   const first = await dictionary.compressed(ownRendition)
   assert.equal(await dictionary.compressed(ownRendition), first)
   assert.notEqual(await dictionary.compressed(jetstreamRendition), first)
+})
+
+test('large records are compressed one after the other, and readers get them in order with what is before and after', async (t) => {
+  await using live = await startLiveArchive({ tailBytesMax: 2000 })
+  const zstdDictionary = await dictionaryOf(live)
+  using all = await EventReader.open(live.url, { zstdDictionary })
+  using few = await EventReader.open(live.url, { zstdDictionary, dids: ['did:plc:b'] })
+  append(live, [{}, {}, {}])
+  await all.until(() => all.seqs.length === 3)
+  await live.archive.seal()
+  const frame = t.mock.method(ownRendition, 'frame')
+  // As JSON it has 6 MB.
+  const payload = encode({ text: '\u0001'.repeat(990_000) })
+  const content = Buffer.from(recordContent(payload))
+  const dids = ['a', 'a', 'a', 'a', 'b']
+  live.append(
+    dids.map((name) => ({
+      draft: { ...newRow({ n: ++n, did: `did:plc:${name}` }).draft, payload },
+      content,
+    })),
+  )
+  let inOneTurn = 0
+  for (let before = 0; frame.mock.callCount() < dids.length; before = frame.mock.callCount()) {
+    await setImmediate()
+    inOneTurn = Math.max(inOneTurn, frame.mock.callCount() - before)
+  }
+  append(live, [{ did: 'did:plc:b' }])
+  await all.until(() => all.seqs.length === 9)
+  await few.until(() => few.seqs.length === 2)
+  assert.deepEqual(
+    [all.seqs, few.seqs],
+    [
+      [1, 2, 3, 4, 5, 6, 7, 8, 9],
+      [8, 9],
+    ],
+  )
+  assert.ok(inOneTurn < dids.length, `${inOneTurn} in one turn`)
+  assert.equal(live.delivery.cacheBytes, 0, 'nobody reads what is from before')
 })
 
 test('notices, progress and errors are compressed too', async () => {

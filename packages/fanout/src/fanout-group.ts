@@ -87,13 +87,16 @@ export class FanoutGroup {
   /**
    * Takes messages that just became visible and that nobody has made yet, because making them all takes too long for one
    * turn. Live members read them from the source, each at its own pace, and come back to the head.
+   * @param afterSeq everything up to here was published before. Without it live members read from the last message that
+   *   they were sent, which may be long ago where the group wants few.
    */
-  publishUnmade(): void {
+  publishUnmade(afterSeq = 0): void {
     this.flush()
     // A copy, because those that read the rest at once are live again.
     const live = Array.from(this.#live)
     for (const subscriber of live) {
       this.#leaveLive(subscriber)
+      subscriber.position = Math.max(subscriber.position, afterSeq)
       this.#run(subscriber)
     }
   }

@@ -85,11 +85,18 @@ export class FilterGroup implements Indexed, CatchUpSource {
     return false
   }
 
-  /** Hands the wanted rows to the live members. */
-  publish(live: LiveFrames): void {
+  /**
+   * Hands the wanted rows to the live members.
+   * @param mayRender whether messages may be written in another way now. If not, members read them, one after the other.
+   */
+  publish(live: LiveFrames, mayRender: boolean): void {
     const wanted = this.#wanted ?? live.only(this.#first)
     this.#first = -1
     this.#wanted = undefined
+    if (!mayRender && this.#rendition !== ownRendition) {
+      this.members.publishUnmade(live.firstSeq - 1)
+      return
+    }
     const frames = this.#framesOf(live, wanted)
     if (frames.length > 0) this.members.publish(frames, live.lastSeq)
   }

@@ -10,6 +10,7 @@ const rowsOfTable = 64
  */
 export class LiveFrames {
   readonly count: number
+  readonly firstSeq: number
   readonly lastSeq: number
   /** All messages, one behind the other. */
   readonly frames: Uint8Array
@@ -32,6 +33,7 @@ export class LiveFrames {
     const [only] = runs
     this.frames = only && runs.length === 1 ? only.frames : Buffer.concat(runs.map(({ frames }) => frames))
     this.count = this.#places.length
+    this.firstSeq = only?.firstSeq ?? 0
     this.lastSeq = runs.at(-1)?.lastSeq ?? 0
   }
 
