@@ -255,7 +255,7 @@ test('files of the log stay until the saved states account for their rows, thoug
   await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
   const data = join(directory.path, 'data')
   await using open = await openArchive(data)
-  await appendLarge(open, 1, 40, 1_000_000)
+  await appendLarge(open, 1, 40, 950_000)
   await open.archive.seal()
   const unappliedOf = async (name: string, appliedSeq: number): Promise<number[]> => {
     cpSync(data, `${data}-${name}`, { recursive: true })
@@ -279,23 +279,23 @@ test('files of the log stay until their rows are in blocks, though the saved sta
   const data = join(directory.path, 'data')
   await using open = await openArchive(data)
   // The first file of the log ends with a row that waits for a block to be full.
-  await appendLarge(open, 1, 16, 1_100_000)
-  await eventually(() => open.archive.blockSeq === 14)
+  await appendLarge(open, 1, 18, 950_000)
+  await eventually(() => open.archive.blockSeq === 16)
   assert.equal(readdirSync(join(data, 'log')).filter((name) => name.endsWith('.tlog')).length, 2)
-  open.archive.stateSaved({ appliedSeq: 16, blockSeq: 14 })
+  open.archive.stateSaved({ appliedSeq: 18, blockSeq: 16 })
   await using reopened = await reopenCopy(data, 'killed')
-  assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 16))
+  assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 18))
 })
 
 test('files of the log stay while a backup is made, and go after it', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
   const data = join(directory.path, 'data')
   await using open = await openArchive(data)
-  await appendLarge(open, 1, 16, 1_100_000)
+  await appendLarge(open, 1, 18, 950_000)
   await open.archive.seal()
   const files = (): number => readdirSync(join(data, 'log')).filter((name) => name.endsWith('.tlog')).length
   await open.archive.keepingLog(async () => {
-    open.archive.stateSaved({ appliedSeq: 16, blockSeq: 16 })
+    open.archive.stateSaved({ appliedSeq: 18, blockSeq: 18 })
     assert.equal(files(), 2)
     await open.archive.forgetLogged()
     assert.equal(files(), 2)

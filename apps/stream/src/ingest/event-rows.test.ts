@@ -74,6 +74,27 @@ test('a record of too many values is read once, up to the first one too many, an
   assert.equal(dropped.length, 25)
 })
 
+test('a record that is no map, or larger than a record may be, gives no row, whoever is trusted with it', () => {
+  const text = (bytes: number): Uint8Array => encode({ a: 'x'.repeat(bytes) })
+  const over = text(limits.recordBytes).length - limits.recordBytes
+  const records = [
+    text(limits.recordBytes - over),
+    text(limits.recordBytes - over + 1),
+    encode(['a']),
+    encode('a'),
+  ]
+  const dropped: string[] = []
+  const rows = commitRows(commitOf(records), 0, (reason) => dropped.push(reason))
+  assert.deepEqual(
+    rows.map(({ draft }) => draft.payload.length),
+    [limits.recordBytes],
+  )
+  assert.deepEqual(
+    dropped,
+    Array.from({ length: 3 }, () => 'unreadable-record'),
+  )
+})
+
 test('records that begin at the same place of other messages, or end elsewhere, are told apart', () => {
   const [one, two] = [Buffer.from('a1616101', 'hex'), Buffer.from('a1616102', 'hex')]
   const both = Buffer.concat([one, two])
