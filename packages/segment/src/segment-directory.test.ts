@@ -104,6 +104,22 @@ test('a segment is sealed when its oldest row is a day old, also when nothing mo
   )
 })
 
+test('a segment is sealed at the age of its oldest row, also after a restart', async () => {
+  await using scratch = await scratchDirectory()
+  const hourMs = 3_600_000
+  let nowMs = witnessedAtMs
+  const options = { directory: scratch.path, segmentAgeMsMax: hourMs, now: () => nowMs }
+  {
+    await using directory = await SegmentDirectory.open(options)
+    await directory.append([makeRow(1, { witnessedAt: witnessedAtMs * 1000 })])
+  }
+  nowMs += hourMs - 1
+  await using again = await SegmentDirectory.open(options)
+  assert.equal(await again.rotateIfDue(), undefined)
+  nowMs += 1
+  assert.equal((await again.rotateIfDue())?.name, 'seg_0000000000.jss')
+})
+
 test('rows of a time when the clock was ahead do not keep a segment from its age', async () => {
   await using scratch = await scratchDirectory()
   const hourMs = 3_600_000
