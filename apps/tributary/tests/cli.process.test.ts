@@ -258,7 +258,7 @@ test('up tells all that is wrong before it starts anything: settings of every se
     'TRIBUTARY_RELAY_WORKERS="0": expected an integer from 1 to 64',
     'TRIBUTARY_STREAM_VERIFY="some": expected one of full, off',
     'TRIBUTARY_FEED_REQUEST_MS="x": expected an integer from 100 to 120000',
-    `port ${port} of the relay cannot be used: another program listens on it`,
+    `port ${port} of the relay cannot be used: another program listens on it; stop that one, or give another port with --relay-port`,
     `port ${port} of the stream is that of the relay too`,
     `port ${port} of the index is that of the relay too`,
   ])
@@ -275,10 +275,25 @@ test('up tells all that is wrong before it starts anything: settings of every se
   assert.equal(again.code, 1)
   assert.ok(
     again.stderr.includes(
-      `  port ${port} of the metrics of the feed cannot be used: another program listens on it\n`,
+      `  port ${port} of the metrics of the feed cannot be used: another program listens on it; stop that one, or give another port with TRIBUTARY_FEED_METRICS_PORT\n`,
     ),
     again.stderr,
   )
+})
+
+test('up says once that its host is no address of this machine', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const ports = await Promise.all(
+    ['relay', 'stream', 'index', 'feed'].map(async (name) => [name, await freePort()]),
+  )
+  // 192.0.2.0/24 is for documentation.
+  for (const host of ['192.0.2.1', 'nowhere.invalid']) {
+    const flags = [`--host=${host}`, ...ports.map(([name, port]) => `--${name}-port=${port}`)]
+    const { code, stderr } = await runCli(['up', '--data-directory', join(directory, 'data'), ...flags])
+    const said = `  the host ${host} is no address of this machine: give another one\n`
+    assert.deepEqual([code, stderr], [1, `tributary up: nothing was started\n${said}`])
+  }
 })
 
 test('up starts nothing when a source is a host that the relay would leave out', async (t) => {

@@ -153,7 +153,10 @@ test('up carries records from a PDS to every reader, over a killed service and a
 
     const second = await runCli(args)
     assert.equal(second.code, 1)
-    assert.match(second.stderr, /in use by another tributary/)
+    assert.match(
+      second.stderr,
+      /in use by another tributary: stop that one, or give another --data-directory\n/,
+    )
 
     const killed = pidOf(up, 'stream')
     process.kill(killed, 'SIGKILL')

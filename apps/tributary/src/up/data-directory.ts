@@ -47,7 +47,10 @@ export class DataDirectory implements Disposable {
     } catch (cause) {
       this.#lock.close()
       if (!(cause instanceof Error && 'errcode' in cause && cause.errcode === sqliteBusy)) throw cause
-      throw new DirectoryLockedError(`${path} is in use by another tributary`, { cause })
+      throw new DirectoryLockedError(
+        `${path} is in use by another tributary: stop that one, or give another --data-directory`,
+        { cause },
+      )
     }
   }
 

@@ -104,6 +104,8 @@ function problemsWithoutPlan(settingsFile: string | undefined): string[] {
 
 interface Listener {
   name: string
+  /** What gives it another port. */
+  setting: string
   host: string
   port: number
 }
@@ -113,36 +115,43 @@ function metricsListener(services: readonly ServicePlan[] = []): Listener | unde
   const env = services.find(({ name }) => name === 'feed')?.env
   const { settings } = env ? readProgramSettings(serviceSettings.feed, { env }) : {}
   if (settings?.metricsPort === undefined) return undefined
-  return { name: 'metrics of the feed', host: settings.metricsHost, port: settings.metricsPort }
+  const { metricsHost: host, metricsPort: port } = settings
+  return { name: 'metrics of the feed', setting: 'TRIBUTARY_FEED_METRICS_PORT', host, port }
 }
 
 async function portFaults(settings: UpSettings, metrics: Listener | undefined): Promise<string[]> {
   const { host } = settings
   const wanted: Listener[] = [
-    { name: 'relay', host, port: settings.relayPort },
-    { name: 'stream', host, port: settings.streamPort },
-    { name: 'index', host: '127.0.0.1', port: settings.indexPort },
-    { name: 'feed', host, port: settings.feedPort },
+    { name: 'relay', setting: '--relay-port', host, port: settings.relayPort },
+    { name: 'stream', setting: '--stream-port', host, port: settings.streamPort },
+    { name: 'index', setting: '--index-port', host: '127.0.0.1', port: settings.indexPort },
+    { name: 'feed', setting: '--feed-port', host, port: settings.feedPort },
     ...(metrics ? [metrics] : []),
   ]
-  const faults: string[] = []
-  for (const [at, { name, host: address, port }] of wanted.entries()) {
+  const faults = new Set<string>()
+  for (const [at, listener] of wanted.entries()) {
+    const { name, port } = listener
     const other = wanted.slice(0, at).find((earlier) => earlier.port === port)
-    if (other) faults.push(`port ${port} of the ${name} is that of the ${other.name} too`)
-    else {
-      const fault = await listenFault(address, port)
-      if (fault !== undefined) faults.push(`port ${port} of the ${name} cannot be used: ${fault}`)
-    }
+    const fault = other
+      ? `port ${port} of the ${name} is that of the ${other.name} too`
+      : await listenFault(listener)
+    if (fault !== undefined) faults.add(fault)
   }
-  return faults
+  return [...faults]
 }
 
-/** Listens for a moment. */
-async function listenFault(host: string, port: number): Promise<string | undefined> {
+/** Listens for a moment. A host that cannot be listened on is the same fault for every port. */
+async function listenFault({ name, setting, host, port }: Listener): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>()
   const server = createServer()
   server.once('error', (error: NodeJS.ErrnoException) => {
-    resolve(error.code === 'EADDRINUSE' ? 'another program listens on it' : messageOf(error))
+    if (error.code === 'EADDRNOTAVAIL' || error.syscall === 'getaddrinfo')
+      return resolve(`the host ${host} is no address of this machine: give another one`)
+    const fault =
+      error.code === 'EADDRINUSE'
+        ? `another program listens on it; stop that one, or give another port with ${setting}`
+        : messageOf(error)
+    resolve(`port ${port} of the ${name} cannot be used: ${fault}`)
   })
   server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)))
   return await promise
