@@ -88,6 +88,13 @@ test('feed show says of each entry why it is there, and shows more than one page
   const [entry] = JSON.parse(asked.stdout) as { because: unknown }[] // as it is printed
   assert.deepEqual(Object.keys(entry?.because ?? {}), ['follows', 'endorsedBy', 'isOrganization', 'labels'])
 
+  await using empty = await SmallStream.start([])
+  const otherPath = join(directory.path, 'other.sqlite')
+  await using _other = await start('index', { STREAM_URL: empty.url, DATABASE_PATH: otherPath })
+  const ofAnother = await show('--explain', '--database-path', otherPath, '--limit', '1', '--wide')
+  assert.match(ofAnother.stdout, /  nothing in the index database speaks for it now  /)
+  assert.match(ofAnother.stderr, /is this the database of that feed\? --database-path names another one\n$/)
+
   const elsewhere = await show('--explain', '--database-path', join(directory.path, 'none.sqlite'))
   assert.equal(elsewhere.code, 74)
   assert.match(elsewhere.stderr, /^tributary feed show: [^\n]+\n$/)

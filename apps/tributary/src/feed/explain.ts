@@ -40,10 +40,14 @@ export async function reasonsFor(
   return await reader.snapshot({ timeoutMs: readMs }, (view) => view.reasons(query))
 }
 
+/** Whether somebody whom the viewer follows or trusts brings the account in. */
+export function isSpokenFor(reasons: Reasons | undefined): reasons is Reasons {
+  return reasons !== undefined && reasons.follows.length + reasons.endorsedBy.length > 0
+}
+
 /** In words: who brings the account in, what the quality rule says of it, and whether the kind was asked for. */
 export function because(reasons: Reasons | undefined, { quality, kinds }: Asked): string {
-  if (!reasons || reasons.follows.length + reasons.endorsedBy.length === 0)
-    return 'no longer: the index has changed since'
+  if (!isSpokenFor(reasons)) return 'nothing in the index database speaks for it now'
   const { follows, endorsedBy, isOrganization, labels } = reasons
   const rated = labels.map(({ val, src }) => `rated ${val} by ${src}`).join(', ')
   const organization = isOrganization ? `an organization, ${rated || 'not rated'}` : 'no organization'

@@ -88,7 +88,7 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
   const { entries, isCut } = await readEntries(viewer, options)
   if (!explain) return print(entries.map(rowOf), entries, isCut, options)
   const asked: Asked = { viewer, evaluators, quality, kinds }
-  const { accountOf, because, reasonsFor } = await import('./explain.ts')
+  const { accountOf, because, isSpokenFor, reasonsFor } = await import('./explain.ts')
   const subjects = entries.map(({ subject }) => subject)
   const reasons = await reasonsFor(subjects, asked, options)
   // Null where nothing speaks for an entry any more.
@@ -102,6 +102,8 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
     isCut,
     options,
   )
+  if (explained.length > 0 && !explained.some((entry) => isSpokenFor(entry.because ?? undefined)))
+    sayError('tributary feed show: is this the database of that feed? --database-path names another one')
 }
 
 function print(
