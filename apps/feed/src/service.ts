@@ -121,6 +121,12 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
 
   const metricsAddress = await listenForMetrics(settings, metrics, logger, resources)
   const address = await listen(server, settings, resources)
+  // A mistyped place looks like an index that is still to come, so the start says where it has looked.
+  void index
+    .snapshot({ timeoutMs: queryMs }, (view) => view.probe())
+    .catch((error: unknown) =>
+      logger.info({ reason: String(error) }, 'calls fail until the index can be read'),
+    )
   const started = resources.move()
   return { address, metricsAddress, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }

@@ -6,6 +6,8 @@ import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { readSettings, SettingsError } from '@tributary/settings'
+import { createLogger } from '@tributary/telemetry'
+import { eventually } from '@tributary/testkit'
 import { feedSettings } from '../src/settings.ts'
 import { did } from './sample.ts'
 import { TestFeed, viewer } from './test-feed.ts'
@@ -114,6 +116,17 @@ test('a service whose index cannot be read is not ready', async () => {
   await using service = await TestFeed.start()
   await service.breakIndex()
   assert.equal((await fetch(`${service.url}/ready`)).status, 503)
+})
+
+test('a start that finds no index says why, and one that finds it says nothing of it', async () => {
+  let lines = ''
+  const logger = createLogger('feed', { destination: { write: (line) => (lines += line) } })
+  await using service = await TestFeed.start({ logger })
+  assert.equal((await fetch(`${service.url}/ready`)).status, 200)
+  assert.doesNotMatch(lines, /calls fail/)
+  await service.breakIndex()
+  await service.restart()
+  await eventually(() => /"reason":"\w+Error: .+"msg":"calls fail until the index can be read"/.test(lines))
 })
 
 test('another method is not implemented, and another path is not found', async () => {
