@@ -279,7 +279,9 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
   assert.deepEqual([whole.code, whole.stderr], [0, ''])
   assert.match(whole.stdout, /^seg_0000000000\.jss {2}seq 1 to \d+ {2}\d+ rows/)
   assert.match(whole.stdout, /^\d+ segments, \d+ rows, up to seq \d+: no damage$/m)
-  assert.equal((await verify()).code, 77, 'it needs a key')
+  const keyless = await verify()
+  assert.equal(keyless.code, 77, 'it needs a key')
+  assert.match(keyless.stderr, /; give an archive key with --api-key-file\n$/)
   assert.equal((await verify('--live', 'http://127.0.0.1:1')).code, 64)
 
   const file = join(data, 'stream', 'segments', 'seg_0000000000.jss')

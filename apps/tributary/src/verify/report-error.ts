@@ -6,6 +6,8 @@ import { systemMessage } from '../system-message.ts'
 export function reportError(error: unknown, signal: AbortSignal | undefined): number {
   if (signal?.aborted) return exitCodes.failed
   const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
-  sayError(`tributary verify: ${message}`)
-  return exitCodeOf(error)
+  const code = exitCodeOf(error)
+  const advice = code === exitCodes.refused ? '; give an archive key with --api-key-file' : ''
+  sayError(`tributary verify: ${message}${advice}`)
+  return code
 }
