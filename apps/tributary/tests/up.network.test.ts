@@ -297,6 +297,7 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
   assert.equal(segment.collections.find(({ collection }) => collection === activity)?.rows, 2)
   const shown = await commands.run(['inspect', 'segment', file])
   assert.match(shown.stdout, /^checksum +[0-9a-f]{16}$/m)
+  assert.match(shown.stdout, /^\$identity *$/m, 'the format does not count these rows')
   const titles: string[] = []
   for (const at of segment.blocks.keys()) {
     const { stdout } = await commands.run(['inspect', 'block', file, String(at), '--json'])

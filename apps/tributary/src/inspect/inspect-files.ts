@@ -46,9 +46,10 @@ async function inspectSegment([file = '']: readonly string[], { json, wide }: Sh
     firstSeen: timeOf(header.minWitnessedAt),
     lastSeen: timeOf(header.maxWitnessedAt),
   }
+  // The format counts rows of collections only: names of identity, account and sync rows stand there with 0.
   const collections = segment.collections.collections.map(({ name, count }) => ({
     collection: name,
-    rows: count,
+    rows: count || undefined,
   }))
   if (json) return printJson({ ...whole, collections, blocks })
   process.stdout.write(`${textLines(whole)}\n`)
