@@ -22,6 +22,7 @@ import { HiddenAccounts } from './serve/hidden-accounts.ts'
 import { addHostMethods } from './serve/host-methods.ts'
 import { applyTakedowns } from './serve/operator/account-operations.ts'
 import { addOperatorMethods } from './serve/operator/operator-methods.ts'
+import { cannotBeSource } from './serve/operator/operator-parts.ts'
 import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
@@ -180,11 +181,7 @@ export async function startRelay(
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
   for (const { name, host } of seeds) {
-    if (!host)
-      logger.error(
-        { source: name },
-        'not a host name that can be a source; private hosts have to be in allowedPrivateHosts',
-      )
+    if (!host) logger.error({ source: name }, cannotBeSource)
   }
   sourceAdmin.seed(seeds.flatMap(({ host }) => host ?? []))
   resources.defer(() => sources.close())

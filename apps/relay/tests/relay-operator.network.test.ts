@@ -74,6 +74,11 @@ test('every malformed input is answered as an invalid request, and what is not t
     const { status, body } = await operate(relay, method, { input })
     assert.deepEqual([method, input, status, body['error']], [method, input, 400, 'InvalidRequest'])
   }
+  const elsewhere = await operate(relay, 'addHost', { input: { hostname: 'pds.tributary.dev:99' } })
+  assert.match(
+    String(elsewhere.body['message']),
+    /a public host name without a port.* allowedPrivateHosts names$/,
+  )
   for (const [method, key, value] of [
     ['listHosts', 'limit', '0'],
     ['listHosts', 'cursor', 'x'],

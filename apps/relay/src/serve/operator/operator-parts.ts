@@ -49,10 +49,12 @@ export function addQuery<P>(server: XrpcServer, name: string, handler: Query<P>)
   shared.addQuery(server, operatorPrefix, name, handler)
 }
 
+export const cannotBeSource =
+  'cannot be a source: it must be a public host name without a port, or one that the setting allowedPrivateHosts names'
+
 /** @throws XrpcError 400 `InvalidRequest` */
 export function normalizedHost({ normalize }: OperatorParts, hostname: string): NormalizedHost {
   const host = normalize(hostname)
   if (host) return host
-  const message = `${hostname} is not a host name that can be a source; private hosts have to be in allowedPrivateHosts`
-  throw new XrpcError(400, 'InvalidRequest', message)
+  throw new XrpcError(400, 'InvalidRequest', `${hostname} ${cannotBeSource}`)
 }
