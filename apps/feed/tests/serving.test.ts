@@ -188,7 +188,7 @@ test('settings that do not fit are told together', () => {
     () => readSettings(feedSettings, { env }),
     (error) => error instanceof SettingsError && error.problems.length === 5,
   )
-  assert.throws(() => readSettings(feedSettings, { env: {} }), /TRIBUTARY_FEED_SERVICE_DID.*required/)
+  assert.throws(() => readSettings(feedSettings, { env: {} }), /TRIBUTARY_FEED_SERVICE_DID.*no default/)
 })
 
 function preflight(headers: Record<string, string>): Promise<Response> {

@@ -93,7 +93,7 @@ test('a service that is wrongly set up says so through the command line', async 
   const { code, stderr } = await runCli(['feed', '--port', 'x'])
   assert.equal(code, 78)
   assert.match(stderr, /--port="x"/)
-  assert.match(stderr, /TRIBUTARY_FEED_SERVICE_DID: expected a DID/)
+  assert.match(stderr, /TRIBUTARY_FEED_SERVICE_DID or --service-did: expected a DID/)
 })
 
 test('status, seal and lists say what is missing where nothing runs', async () => {

@@ -162,7 +162,8 @@ test('a required setting without a value is a problem', () => {
   })
   assert.throws(() => readSettings(strict, { env: { TRIBUTARY_FEED_SERVICE_DID: '' } }), {
     name: 'SettingsError',
-    message: 'TRIBUTARY_FEED_SERVICE_DID: expected text, required',
+    message:
+      'TRIBUTARY_FEED_SERVICE_DID or --service-did: expected text, because this setting has no default',
   })
 })
 

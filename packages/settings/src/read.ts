@@ -58,9 +58,9 @@ export function readSettings<S extends SettingsSpec>(spec: S, sources: SettingsS
       values[name] = field.parse(field.format(field.fallback), process.cwd())
     } else if (field.isRequired) {
       problems.push({
-        name: variableName(spec.prefix, name),
+        name: `${variableName(spec.prefix, name)} or ${flagName(name)}`,
         value: undefined,
-        expected: `${field.form}, required`,
+        expected: `${field.form}, because this setting has no default`,
       })
     }
   }
