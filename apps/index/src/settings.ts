@@ -20,13 +20,13 @@ export const indexSettings = defineSettings(
     streamUrl: url({
       default: 'http://127.0.0.1:2480',
       schemes: ['http', 'https', 'ws', 'wss'],
-      doc: 'The record stream to follow. It may move; for another stream at the address see newStreamMinutes.',
+      doc: 'The record stream to follow. It may move to another address.',
     }),
     newStreamMinutes: integer({
       default: 10,
       min: 0,
       max: 10_080,
-      doc: 'How long streamUrl must be another stream before a rebuild from it begins by itself; 0: only when asked for.',
+      doc: 'How long another stream must be at the address of the stream before a rebuild from it begins by itself. 0: only when asked for.',
     }),
     streamNamespace: text({
       default: 'network.social.stream',

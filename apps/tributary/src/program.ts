@@ -62,7 +62,10 @@ export function createProgram(): Command {
     .hook('preAction', (_, command) => takePlacesFromSettings(command))
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
     .addHelpText('after', ({ command }) =>
-      new Help().boxWrap(`\nEvery command has its own --help. ${exitCodesHelp}`, widthOf(command)),
+      new Help().boxWrap(
+        `\nCommands for operators are under relay, stream, index and feed, such as tributary relay hosts list. Every command has its own --help. ${exitCodesHelp}`,
+        widthOf(command),
+      ),
     )
   addRunningCommands(program)
   addReadingCommands(program)

@@ -62,7 +62,7 @@ export function addFeedCommands(feed: Command, end: End): void {
     .option('--kinds <words>', 'only entries of these kinds, such as cert.create', words)
     .option('--token-file <file>', 'file with a service token of the viewer, where the feed asks for one')
     .option('--explain', 'say why each entry is there, out of the index database', false)
-    .option('--database-path <path>', 'the index database, with --explain (default: that of its settings)')
+    .option('--database-path <path>', 'the index database, with --explain (default: see below)')
     .option(
       '--labelers <dids>',
       'labelers that count, with --explain (default: those of its settings)',
@@ -74,7 +74,7 @@ export function addFeedCommands(feed: Command, end: End): void {
     end(await attempt(fullName(show), async () => await showFeed(viewer, options))),
   )
   const settings =
-    '\n--explain reads the index database that the settings of the index name: --database-path, the variable TRIBUTARY_INDEX_DATABASE_PATH or TRIBUTARY_INDEX_DATABASE_URL, or the settings file.'
+    '\n--explain reads the index database that --database-path names. Without it, that is the database in the settings of the index (TRIBUTARY_INDEX_DATABASE_PATH, TRIBUTARY_INDEX_DATABASE_URL or the settings file), or else that of tributary up.'
   show.addHelpText('after', () => new Help().boxWrap(settings, process.stdout.columns || 80))
 }
 

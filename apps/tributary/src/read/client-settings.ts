@@ -40,7 +40,7 @@ export const clientSettings = defineSilentSettings(
     }),
     jetstreamVersion: choice(['1', '2'], {
       default: '2',
-      doc: 'Version of Jetstream that the server speaks. One of version 1 has live events alone.',
+      doc: 'Version of Jetstream that the server speaks. A server of version 1 has live events alone.',
     }),
     kinds: list({
       pattern: new RegExp(eventKinds.join('|')),
