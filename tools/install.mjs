@@ -36,7 +36,8 @@ export function installFault(root, { needsDevelopment }) {
         entry.dev === true || path === benchWorkspace || entry.resolved === benchWorkspace
       const mayBeAbsent =
         entry.optional === true || entry.devOptional === true || (isOfDevelopment && !needsDevelopment)
-      if (!mayBeAbsent) return `${path} is not installed`
+      if (!mayBeAbsent)
+        return `${isOfDevelopment ? 'what only demo, tests and benchmarks use' : path} is not installed`
     } else if (present.version !== entry.version || present.integrity !== entry.integrity) {
       return `${path} is not the version that package-lock.json names`
     }

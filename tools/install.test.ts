@@ -69,9 +69,10 @@ test('packages for other platforms may be absent, and development tools where no
   const bench = { bench: {}, 'node_modules/@tributary/bench': { resolved: 'bench', link: true } }
   const root = folder(t, { wanted: { ...a, ...optional, ...dev, ...bench }, installed: a })
   assert.equal(installFault(root, { needsDevelopment: false }), undefined)
-  assert.match(installFault(root, everything) ?? '', /\/d is not installed/)
+  const fault = 'what only demo, tests and benchmarks use is not installed'
+  assert.equal(installFault(root, everything), fault)
   const withoutBench = folder(t, { wanted: { ...a, ...bench }, installed: a })
-  assert.match(installFault(withoutBench, everything) ?? '', /bench is not installed/)
+  assert.equal(installFault(withoutBench, everything), fault)
 })
 
 test('without a lockfile there is nothing to compare with', (t) => {

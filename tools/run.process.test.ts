@@ -146,7 +146,7 @@ test('what only developers and the demo need is installed when they need it', as
   assert.equal((await runClone(folder)).code, 0)
   assert.deepEqual([isInstalled('tributary'), isInstalled('bench')], [true, false])
   const demo = await runClone(folder, 'demo')
-  assert.match(demo.stderr, /bench is not installed; running npm ci/)
+  assert.match(demo.stderr, /what only demo, tests and benchmarks use is not installed; running npm ci/)
   assert.deepEqual([demo.code, isInstalled('bench')], [0, true])
   assert.equal((await runClone(folder)).stderr, '', 'more than is needed is no fault')
 })
