@@ -34,7 +34,7 @@ export class ConsumerWatch {
       clock.every(options.pingMs ?? 30_000, () => this.#ping()),
       clock.every((options.stallMs ?? 30_000) / 4, () => this.#endStalled()),
       clock.every(heldEveryMs, () => {
-        // Also when nobody has to go: what was taken is not kept for being counted.
+        // Also when nobody has to go: what was taken, and those that are gone, are not kept for being counted.
         this.#held.noteAgain()
         this.#endLargest()
       }),
@@ -50,11 +50,6 @@ export class ConsumerWatch {
   /** A live reader has not taken what was flushed. Nobody is ended within a flush. */
   noteFlushed(subscriber: Subscriber, frames: readonly Uint8Array[]): void {
     this.#held.note(subscriber, frames)
-  }
-
-  /** The consumer is gone, and what it held with it. */
-  forget(subscriber: Subscriber): void {
-    this.#held.forget(subscriber)
   }
 
   close(): void {

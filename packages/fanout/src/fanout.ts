@@ -242,7 +242,6 @@ export class Fanout {
     webSocket.on('close', () => {
       this.#subscribers.delete(subscriber.id)
       this.#places.delete(subscriber)
-      this.#watch.forget(subscriber)
     })
     if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)
     return subscriber
