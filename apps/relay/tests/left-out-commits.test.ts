@@ -315,3 +315,17 @@ test('a clock that was ahead while an account was to be made whole does not put 
   core.areHostsSilent = false
   await core.untilSync()
 })
+
+test('what a relay says of an account that another one brings has its document looked at no more often', async () => {
+  const other = 'relay2.example.com'
+  await using core = await RelayCore.start([relay, other])
+  core.home = core.repoAt = unread
+  core.send(relay, '#commit', core.commit())
+  await core.settled()
+  await core.pass(120)
+  core.says(other, 'deactivated')
+  await core.settled()
+  const { documentsRead } = core
+  await core.pass(300)
+  assert.deepEqual([core.refused, core.documentsRead], [[`${other} unconfirmed-status`], documentsRead])
+})
