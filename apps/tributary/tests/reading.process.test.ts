@@ -44,7 +44,7 @@ test('commands that end by themselves give up a server that does not answer, wit
   ]) {
     const { code, stdout, stderr } = await commands.run(args)
     assert.deepEqual([code, stdout], [69, ''], stderr)
-    assert.match(stderr, /^tributary [^\n]*(did not answer|connection ended)[^\n]*\n$/m)
+    assert.match(stderr, /^tributary [^\n]*(did not answer|no connection could be made)[^\n]*\n$/m)
   }
   await using stream = await StaticStream.start(1)
   const wrongScheme = await commands.run([

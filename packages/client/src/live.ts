@@ -295,9 +295,8 @@ function explain(
     const error = refusalError(status, body, retryAfterMs === undefined ? {} : { retryAfterMs })
     return { reason: 'connect-failed', error }
   }
-  const detail = `connection ended with ${code}${reason && `: ${reason}`}`
-  return {
-    reason: ended.wasOpen ? 'closed' : 'connect-failed',
-    error: new StreamError('Unreachable', detail),
-  }
+  const { wasOpen } = ended
+  const what = wasOpen ? `connection ended with ${code}` : 'no connection could be made'
+  const error = new StreamError('Unreachable', `${what}${reason && `: ${reason}`}`)
+  return { reason: wasOpen ? 'closed' : 'connect-failed', error }
 }

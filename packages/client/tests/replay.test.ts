@@ -323,6 +323,20 @@ test('a server that is down is waited for; one that refuses for good is not', as
   await assert.rejects(readThrough(server, 2), { code: 'InvalidRequest' })
 })
 
+test('where nobody listens, no connection ends: none could be made', async () => {
+  const controller = new AbortController()
+  const details: string[] = []
+  const client = createStreamClient({ url: 'ws://127.0.0.1:1' })
+  const onStatus = (status: StreamStatus): void => {
+    if (status.type !== 'reconnecting') return
+    details.push(status.detail)
+    controller.abort()
+  }
+  for await (const { cursor } of client.live({ signal: controller.signal, onStatus }))
+    assert.fail(`cursor ${cursor}`)
+  assert.match(details.join(), /^no connection could be made: .*ECONNREFUSED/)
+})
+
 test('aborting ends the iteration, wherever it is, and the connection with it', async () => {
   await using server = await StreamServer.start()
   await server.append(row(1))
