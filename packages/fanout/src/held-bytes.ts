@@ -51,7 +51,7 @@ export class HeldBytes {
     if (holding) this.#add(holding, -1)
   }
 
-  /** Of the network that holds most, the consumer that holds most. Undefined when nobody holds anything. */
+  /** The largest holder of the network that holds most. Undefined when nobody holds anything. */
   largest(networkOf: (address: string) => string): Subscriber | undefined {
     const networks = new Map<string, { bytes: number; largest: Subscriber; most: number }>()
     for (const [subscriber, holding] of this.#holdings) {
@@ -70,7 +70,7 @@ export class HeldBytes {
     return most?.largest
   }
 
-  /** What a consumer holds, with its part of what it shares. */
+  /** Bytes that a consumer holds. Memory that it shares counts by its part of it. */
   #partOf({ own, shared, memory }: Holding): number {
     const needed = memory && this.#needed.get(memory)
     return needed ? own + shared * Math.min(1, memory.byteLength / needed) : own

@@ -26,7 +26,7 @@ const lookEveryMsDefault = 600_000
 
 export interface LabelConsumerOptions extends LabelListingOptions {
   onConnected: (isConnected: boolean) => void
-  /** Default: that of this file. */
+  /** Milliseconds between two looks at the document of a labeler that stays connected. Default: ten minutes. */
   lookEveryMs?: number
 }
 
@@ -117,7 +117,7 @@ async function untilMoved(
       logger.info({ labeler, labelerUrl: now.labelerUrl }, 'the labeler has another address or key')
       return
     } catch (error) {
-      if (!(error instanceof IdentityError)) throw error
+      if (!isPassing(error)) throw error
     }
   }
 }

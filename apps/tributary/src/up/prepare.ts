@@ -104,7 +104,7 @@ function problemsWithoutPlan(settingsFile: string | undefined): string[] {
 
 interface Listener {
   name: string
-  /** What gives it another port. */
+  /** The flag or variable that gives it another port. */
   setting: string
   host: string
   port: number

@@ -97,7 +97,7 @@ export class PostgresGenerations implements Generations {
     const schema = await this.#schemaOf(generation)
     if (schema === undefined) return
     const names = Object.keys(tables).filter((name) => name !== 'policies')
-    // What others have made on the tables, such as views, would keep the index from going on.
+    // Views that others have made on the tables would keep the index from going on: they go with them.
     const statement =
       generation === 1
         ? `drop view if exists ${schema}."visibleRecords" cascade;
