@@ -90,6 +90,8 @@ test('up carries records from a PDS to every reader, over a killed service and a
     `--plc-url=${network.plcUrl}`,
     `--labelers=${network.labeler.did}`,
     `--allowed-private-hosts=${privateHosts.map((url) => new URL(url).host).join(',')}`,
+    // The feed is asked again and again until it shows what was written: with a limit, that would use it up.
+    '--feed-requests-per-minute=0',
   ])
   const { data, args, relayUrl, streamUrl, directory } = prepared
   const tail = (count: number, ...more: string[]) =>
