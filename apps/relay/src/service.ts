@@ -199,7 +199,7 @@ export async function startRelay(
   resources.defer(() => watch.close())
   // A quota may have been raised, and not all let in, before the process ended.
   slots.fillAll()
-  resources.use(setInterval(() => log.applyRetention(), retentionEveryMs).unref())
+  resources.use(setInterval(() => void log.applyRetention(), retentionEveryMs).unref())
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   const started = resources.move()
   return { address: url, accounts: recovery, [Symbol.asyncDispose]: () => started.disposeAsync() }

@@ -43,6 +43,7 @@ export const crashPoints: Readonly<Record<Work, readonly (readonly [point: Crash
     ['pass:before-commit', 1],
     ['pass:committed', 1],
     ['retention:before-delete', 1],
+    ['retention:out-of-log', 1],
     ['retention:deleted', 1],
   ],
   'take-down': [

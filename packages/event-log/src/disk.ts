@@ -33,7 +33,8 @@ export interface Disk {
   ftruncate: (fd: number, length: number, done: (error: Error | null) => void) => void
   writeFile: (path: string, text: string, done: (error: Error | null) => void) => void
   rename: (from: string, to: string, done: (error: Error | null) => void) => void
-  rmSync: (path: string, options?: { force?: boolean }) => void
+  rmSync: (path: string) => void
+  unlink: (path: string, done: (error: Error | null) => void) => void
   copyFile: (from: string, to: string, mode: number, done: (error: Error | null) => void) => void
   promises: { open: (path: string, flags: 'r') => Promise<ReadHandle> }
   mkdirSync: (path: string, options: { recursive: true }) => string | undefined

@@ -27,6 +27,21 @@ export async function replaceFile(disk: Disk, directory: string, name: string, t
   await syncDirectoryAside(disk, directory)
 }
 
+/** A disk that frees more at a time has writes wait that are to be durable: 100 ms and more for a file of 256 MB. */
+const freedBytesMax = 4 * 1024 * 1024
+
+/** Removes a file of so many bytes, a part at a time. Its name must say that it may be cut off: a kill leaves some of it. */
+export async function removeInParts(disk: Disk, path: string, bytes: number): Promise<void> {
+  const fd = await aside<number>((done) => disk.open(path, 'r+', done))
+  try {
+    for (let left = bytes - freedBytesMax; left > 0; left -= freedBytesMax)
+      await aside((done) => disk.ftruncate(fd, left, done))
+  } finally {
+    disk.closeSync(fd)
+  }
+  await aside((done) => disk.unlink(path, done))
+}
+
 /** As `syncDirectory`, by a thread. Durable when it resolves. */
 export async function syncDirectoryAside(disk: Disk, directory: string): Promise<void> {
   const fd = disk.openSync(directory, 'r')

@@ -110,7 +110,7 @@ test('files roll by size, are read across, and go when everything in them may', 
     (await readAll(log)).map(({ payload }) => payload),
     texts(200),
   )
-  log.dropThrough(100)
+  await log.dropThrough(100)
   assert.ok(log.lastDeletedSeq > 80 && log.lastDeletedSeq <= 100)
   assert.equal(log.oldestSeq, log.lastDeletedSeq + 1)
   assert.equal((await readAll(log))[0]?.seq, log.oldestSeq)
@@ -290,6 +290,7 @@ test('retention by bytes runs when a file is finished, and keeps the file that i
     (await read)?.map(({ firstSeq }) => firstSeq),
     [1, 2],
   )
+  await log.applyRetention()
   const names = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
   assert.deepEqual(
     names,
@@ -480,7 +481,7 @@ test('retention deletes nothing that its owner has not accounted for', async () 
   }
   assert.equal(log.lastDeletedSeq, 10)
   accountedFor = 30
-  log.applyRetention()
+  await log.applyRetention()
   assert.ok(log.lastDeletedSeq > 25)
   await log.close()
 })

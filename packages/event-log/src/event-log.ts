@@ -284,9 +284,10 @@ export class EventLog {
   /**
    * Deletes the oldest files whose newest record is past the retention window, or that are over the bytes allowed.
    * The file being written stays, and those that are needed (`keepAbove`). Done by itself when a file is finished; the
-   * owner calls it now and then for a log that is quiet.
+   * owner calls it now and then for a log that is quiet. Readers have none of the files any more when it returns; they are
+   * gone from the disk when it resolves, but for those that are being read.
    */
-  applyRetention(): void {
+  async applyRetention(): Promise<void> {
     const nowMs = this.#openTime.ms
     const { retentionMs = Infinity, retentionBytes = Infinity } = this.#options
     let excessBytes = this.#files.bytes - retentionBytes
@@ -297,10 +298,12 @@ export class EventLog {
       excessBytes -= file.bytes
       return true
     }
-    this.#delete(isPast)
-    if (retentionMs === Infinity || !this.#openTime.isDue || this.#isClosed) return
-    const save = async (): Promise<void> => await this.#openTime.save(this.#files.all)
-    this.#saved = this.#saved.then(async () => await this.#guard(save))
+    const deleted = this.#delete(isPast)
+    if (retentionMs !== Infinity && this.#openTime.isDue && !this.#isClosed) {
+      const save = async (): Promise<void> => await this.#openTime.save(this.#files.all)
+      this.#saved = this.#saved.then(async () => await this.#guard(save))
+    }
+    await deleted
   }
 
   /**
@@ -333,9 +336,12 @@ export class EventLog {
     this.#submit()
   }
 
-  /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
-  dropThrough(seq: number): void {
-    this.#delete((file) => file.lastSeq <= seq)
+  /**
+   * Deletes the files all of whose records are at or below `seq`. The file being written stays. It returns and resolves as
+   * `applyRetention` does.
+   */
+  async dropThrough(seq: number): Promise<void> {
+    await this.#delete((file) => file.lastSeq <= seq)
   }
 
   /**
@@ -427,7 +433,7 @@ export class EventLog {
     this.#durableSeq = this.#submittedSeq
     this.#isWriting = false
     this.#options.onSync?.(syncMs)
-    if (this.#hasRolled) this.applyRetention()
+    if (this.#hasRolled) void this.applyRetention()
     this.#hasRolled = false
     this.#pendingBytes =
       this.#builder.payloadLength + this.#sealedBlocks.reduce((sum, block) => sum + block.length, 0)
@@ -436,22 +442,23 @@ export class EventLog {
     for (const listener of this.#durableListeners) listener(this.#durableSeq)
   }
 
-  #delete(isDone: (file: LogFile) => boolean): void {
+  async #delete(isDone: (file: LogFile) => boolean): Promise<void> {
     // A file stays until the one after it is durable: a log that lost both to a power cut would look damaged. The last
     // one may go when it is ended, and the lease does not name it any more.
     const mayGo = (next: LogFile | undefined): boolean =>
       next ? next.firstSeq <= this.#durableSeq : !this.#isWriting && this.#disk.isBetweenFiles
-    void this.#guard(() =>
-      this.#files.deleteWhile((file, next) => {
-        if (!mayGo(next) || !isDone(file)) return false
-        if (!next) this.#disk.forgetEnded()
-        return true
-      }),
+    await this.#guard(
+      async () =>
+        await this.#files.deleteWhile((file, next) => {
+          if (!mayGo(next) || !isDone(file)) return false
+          if (!next) this.#disk.forgetEnded()
+          return true
+        }),
     )
   }
 
   /** A disk that fails here ends the log as it does in a commit. */
-  async #guard(changeDisk: () => Promise<void> | void): Promise<void> {
+  async #guard(changeDisk: () => Promise<void>): Promise<void> {
     try {
       if (!this.#failure) await changeDisk()
     } catch (error) {

@@ -209,7 +209,7 @@ test('leases, rolls and the open time are left to a thread, so that a disk that 
   assert.ok(log.files.length > 3)
   const before = byThread.length
   elapsedMs = 600_000
-  log.applyRetention()
+  await log.applyRetention()
   await log.endFile()
   assert.deepEqual(here, [])
   await log.close()
@@ -229,7 +229,7 @@ test('a disk that refuses to delete a file ends the log as a write does, and the
     directory,
     fileBytesMax: 200,
     retentionBytes: 300,
-    disk: { ...fs, rmSync: refuse },
+    disk: { ...fs, unlink: refuse },
   })
   const failures: Error[] = []
   log.onFailure((error) => failures.push(error))
@@ -276,9 +276,9 @@ test('no file is closed under a write when the log failed elsewhere meanwhile', 
       if (writing.has(fd)) underWrite.push(fd)
       fs.closeSync(fd)
     },
-    rmSync: (path, options) => {
+    unlink: (path, done) => {
       if (isBroken) throw new Error('EIO')
-      fs.rmSync(path, options)
+      fs.unlink(path, done)
     },
   }
   const log = await EventLog.open({ directory, fileBytesMax: 20_000, disk })
@@ -290,7 +290,7 @@ test('no file is closed under a write when the log failed elsewhere meanwhile', 
   log.append(meta, Buffer.alloc(19_000))
   await isWriting
   isBroken = true
-  log.dropThrough(1)
+  await log.dropThrough(1)
   await log.close()
   assert.deepEqual(underWrite, [])
 })

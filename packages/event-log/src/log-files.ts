@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, type Crc } from './block.ts'
 import { parseCheckedJson } from './checked-json.ts'
 import type { Disk, ReadHandle } from './disk.ts'
-import { syncDirectory } from './durable-file.ts'
+import { aside, removeInParts, syncDirectory, syncDirectoryAside } from './durable-file.ts'
 import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import type { SyncedMark } from './lease.ts'
@@ -47,6 +47,8 @@ export class LogFiles {
   readonly #files: LogFile[]
   /** Gone for new readers, oldest first. They leave the disk in this order, so that no hole can come back. */
   readonly #deleted: LogFile[] = []
+  /** The removal under way, or the last one. Never rejects. */
+  #removed: Promise<void> = Promise.resolve()
   #lastDeletedSeq = 0
   readonly #handles = new Map<string, Promise<ReadHandle>>()
   /** Where the block behind a seq starts, for readers that go on from there. */
@@ -101,7 +103,8 @@ export class LogFiles {
       place.file.readers++
       const slices = await this.#readFrom(place, position, maxBytes).finally(() => {
         place.file.readers--
-        this.#removeRead()
+        // If the disk fails, retention comes to it again and says so.
+        void this.#removeDeleted().catch(() => undefined)
       })
       if (slices.length > 0) return slices
       position = Math.max(position, place.file.lastSeq)
@@ -110,10 +113,11 @@ export class LogFiles {
 
   /**
    * Deletes the oldest files for which `isDone` holds. It is told the file after it, too: undefined for the last one, which
-   * may be the one that is being written.
-   * @throws Error of the disk: the files are gone for readers, and are deleted with the next ones.
+   * may be the one that is being written. They are gone for readers at once. Resolves when they are gone from the disk, but
+   * for those that are being read.
+   * @throws Error of the disk: the files are deleted with the next ones.
    */
-  deleteWhile(isDone: (file: LogFile, next: LogFile | undefined) => boolean): void {
+  async deleteWhile(isDone: (file: LogFile, next: LogFile | undefined) => boolean): Promise<void> {
     for (;;) {
       const [file, next] = this.#files
       if (!file || !isDone(file, next)) break
@@ -121,34 +125,38 @@ export class LogFiles {
       this.#deleted.push(file)
       this.#lastDeletedSeq = file.lastSeq
     }
-    this.#removeDeleted()
+    await this.#removeDeleted()
   }
 
+  /** Once no file is being removed. */
   async close(): Promise<void> {
+    await this.#removed
     for (const handle of this.#handles.values()) await (await handle).close()
     this.#handles.clear()
   }
 
-  /** After a read. If the disk fails, retention comes to it again and says so. */
-  #removeRead(): void {
-    try {
-      this.#removeDeleted()
-    } catch {
-      // See above.
-    }
+  /** One removal after the other. */
+  async #removeDeleted(): Promise<void> {
+    if (this.#deleted.length === 0) return
+    const removal = this.#removed.then(async () => await this.#removeUnread())
+    this.#removed = removal.catch(() => undefined)
+    await removal
   }
 
-  #removeDeleted(): void {
+  /** Files are renamed first, so that no start takes what is left of one for a part of the log. */
+  async #removeUnread(): Promise<void> {
     for (let file = this.#deleted[0]; file?.readers === 0; file = this.#deleted[0]) {
       const path = join(this.#directory, file.name)
-      this.#disk.rmSync(indexName(path), { force: true })
-      this.#disk.rmSync(path, { force: true })
+      // When a removal has failed, they may be gone.
+      if (existsSync(indexName(path))) await aside((done) => this.#disk.unlink(indexName(path), done))
+      if (existsSync(path)) await aside((done) => this.#disk.rename(path, goneName(path), done))
       // A power cut may not bring this file back and take a newer one.
-      syncDirectory(this.#disk, this.#directory)
+      await syncDirectoryAside(this.#disk, this.#directory)
       this.#deleted.shift()
       const handle = this.#handles.get(file.name)
       this.#handles.delete(file.name)
       void handle?.then((open) => open.close())
+      await removeInParts(this.#disk, goneName(path), file.bytes)
     }
   }
 
@@ -224,6 +232,9 @@ async function readAt(handle: ReadHandle, offset: number, length: number): Promi
 function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesOptions): LogFile[] {
   const names = logFileNames(directory)
   const files: LogFile[] = []
+  // A kill left them while they were removed.
+  for (const name of readdirSync(directory))
+    if (name.endsWith(goneName('.tlog'))) disk.rmSync(join(directory, name))
   for (const [position, name] of names.entries()) {
     const path = join(directory, name)
     const isLast = position === names.length - 1
@@ -257,6 +268,11 @@ export function logFileNames(directory: string): string[] {
   return readdirSync(directory)
     .filter((name) => name.endsWith('.tlog'))
     .toSorted()
+}
+
+/** The name of a file that is no part of the log any more, until it is gone. */
+function goneName(logFile: string): string {
+  return `${logFile}.gone`
 }
 
 /** The file beside a finished log file that saves a start from reading all of it. */

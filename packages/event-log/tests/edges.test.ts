@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
-import type { Disk } from '../src/disk.ts'
+import type { Disk, ReadHandle } from '../src/disk.ts'
 import { EventLog, type LogSlice } from '../src/index.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
@@ -134,7 +134,22 @@ test('a reader after any record gets the next one, whether memory, a file or the
 
 test('a file that retention takes from under a reader is read to the end, and then goes', async () => {
   using directory = temporaryDirectory()
-  const log = await EventLog.open({ directory: directory.path, fileBytesMax: 1000, tailBytesMax: 0 })
+  let held: Promise<void> | undefined
+  const open: Disk['promises']['open'] = async (path, flags) => {
+    await held
+    const handle = await fs.promises.open(path, flags)
+    const read: ReadHandle['read'] = async (...place) => {
+      await held
+      return await handle.read(...place)
+    }
+    return { read, close: async () => await handle.close() }
+  }
+  const log = await EventLog.open({
+    directory: directory.path,
+    fileBytesMax: 1000,
+    tailBytesMax: 0,
+    disk: { ...fs, promises: { open } },
+  })
   for (let i = 0; i < 9; i++) {
     log.append(meta, Buffer.alloc(200, i))
     await log.flush()
@@ -144,12 +159,15 @@ test('a file that retention takes from under a reader is read to the end, and th
   const path = join(directory.path, first.name)
   // One that opens the file itself, and one that has it open.
   for (const after of [0, 1]) {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    held = promise
     const read = log.read(after, 100_000)
-    if (after === 1) log.dropThrough(first.lastSeq)
+    if (after === 1) await log.dropThrough(first.lastSeq)
     assert.ok(existsSync(path))
+    resolve()
     assert.deepEqual(seqsOf(await read), range(after + 1, first.lastSeq))
   }
-  await turn()
+  await log.dropThrough(0)
   assert.deepEqual([existsSync(path), log.oldestSeq], [false, first.lastSeq + 1])
   assert.equal(seqsOf(await log.read(0, 1))[0], first.lastSeq + 1)
   await log.close()
@@ -172,7 +190,7 @@ test('a log whose disk failed deletes nothing any more', async () => {
   isBroken = true
   log.append(meta, Buffer.alloc(19_000))
   await assert.rejects(log.flush())
-  log.dropThrough(2)
+  await log.dropThrough(2)
   assert.equal(log.oldestSeq, 1)
   await log.close()
 })

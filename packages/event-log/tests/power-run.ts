@@ -118,10 +118,10 @@ class PowerRun {
     else if (what < 15) await this.#flush(log)
     else if (what < 16) {
       this.#clock.pass(random.below(3_600_000))
-      log.applyRetention()
+      await log.applyRetention()
     } else if (what < 18) {
       if (random.next() < 0.3) await log.endFile()
-      log.dropThrough(this.#durableSeq - random.below(random.pick([1, 30])))
+      await log.dropThrough(this.#durableSeq - random.below(random.pick([1, 30])))
     } else if (what < 19) {
       // Of a log that has failed, files may be there that it counts as deleted.
       if (!this.#isFailing) await this.#backUp(log)

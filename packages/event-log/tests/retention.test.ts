@@ -1,9 +1,10 @@
 /** Retention by age, under clocks that others set. */
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Disk } from '../src/disk.ts'
 import { EventLog } from '../src/index.ts'
@@ -49,13 +50,13 @@ test('a file goes when the log has been open for longer than the window since it
     clock.pass(hourMs)
   }
   clock.pass(retentionMs - 3 * hourMs)
-  log.applyRetention()
+  await log.applyRetention()
   assert.equal(log.lastDeletedSeq, 0)
   clock.pass(1)
-  log.applyRetention()
+  await log.applyRetention()
   assert.deepEqual([log.lastDeletedSeq, log.oldestSeq, log.files.length], [2, 3, 2])
   clock.pass(10 * retentionMs)
-  log.applyRetention()
+  await log.applyRetention()
   assert.deepEqual([log.lastDeletedSeq, log.files.length], [4, 1])
   await log.close()
 })
@@ -75,10 +76,10 @@ test('a file that was written on after a start is kept by its newest record, ove
   const after = new VirtualClock()
   const third = await openAt(directory.path, after)
   after.pass(hourMs)
-  third.applyRetention()
+  await third.applyRetention()
   assert.deepEqual([third.lastDeletedSeq, third.files.length], [0, 2])
   after.pass(retentionMs)
-  third.applyRetention()
+  await third.applyRetention()
   assert.deepEqual([third.lastDeletedSeq > 0, third.files.length], [true, 1])
   await third.close()
 })
@@ -89,14 +90,14 @@ test('a date that jumps ahead deletes nothing, whether the log is open or closed
   const log = await openAt(directory.path, clock)
   for (let i = 0; i < 6; i++) await append(log)
   clock.setWall(clock.wallMs() + 10 * yearMs)
-  log.applyRetention()
+  await log.applyRetention()
   for (let i = 0; i < 6; i++) await append(log)
   assert.equal(log.lastDeletedSeq, 0)
   await log.close()
   const again = await openAt(directory.path, clock.restarted(10 * yearMs))
   await append(again)
   await append(again)
-  again.applyRetention()
+  await again.applyRetention()
   assert.deepEqual([again.lastDeletedSeq, again.oldestSeq], [0, 1])
   await again.close()
 })
@@ -112,7 +113,7 @@ test('records that were written under a date far ahead go in time after it was s
   const again = await openAt(directory.path, after)
   after.pass(retentionMs + 1)
   await append(again)
-  again.applyRetention()
+  await again.applyRetention()
   assert.equal(again.lastDeletedSeq, 6)
   await again.close()
 })
@@ -124,7 +125,7 @@ test('a log that is quiet and started again every few hours does not keep its re
   for (let i = 0; i < 4; i++) await append(log)
   for (let hours = 12; hours <= 84; hours += 12) {
     clock.pass(12 * hourMs)
-    log.applyRetention()
+    await log.applyRetention()
     assert.equal(log.lastDeletedSeq, hours > 72 ? 2 : 0)
     await log.close()
     clock = clock.restarted(hourMs)
@@ -139,7 +140,7 @@ test('what was written between the last save and a kill is as young after it', a
   const log = await openAt(join(directory.path, 'log'), clock, 100 * hourMs)
   await append(log)
   clock.pass(60 * hourMs)
-  log.applyRetention()
+  await log.applyRetention()
   // The file that the save knew has a newer record, and two files are new.
   for (let i = 0; i < 5; i++) await append(log)
   cpSync(join(directory.path, 'log'), join(directory.path, 'killed'), { recursive: true })
@@ -147,10 +148,10 @@ test('what was written between the last save and a kill is as young after it', a
   const after = clock.restarted(0)
   const again = await openAt(join(directory.path, 'killed'), after)
   after.pass(retentionMs)
-  again.applyRetention()
+  await again.applyRetention()
   assert.equal(again.lastDeletedSeq, 0)
   after.pass(1)
-  again.applyRetention()
+  await again.applyRetention()
   assert.equal(again.lastDeletedSeq, 4)
   await again.close()
 })
@@ -171,10 +172,10 @@ test('a count that is lost or damaged begins again: everything is kept for the w
     const after = clock.restarted(0)
     const again = await openAt(directory.path, after)
     after.pass(retentionMs)
-    again.applyRetention()
+    await again.applyRetention()
     assert.equal(again.lastDeletedSeq, 0, spoil)
     after.pass(1)
-    again.applyRetention()
+    await again.applyRetention()
     assert.equal(again.lastDeletedSeq, 2, spoil)
     await again.close()
   }
@@ -200,19 +201,19 @@ test('a log that ends while an earlier save is under way keeps its count', async
   const log = await EventLog.open({ directory: directory.path, clock, retentionMs, disk })
   await append(log)
   clock.pass(hourMs)
-  log.applyRetention()
+  await log.applyRetention()
   clock.pass(hourMs)
-  log.applyRetention()
+  await log.applyRetention()
   await log.close()
   const after = clock.restarted(0)
   const again = await openAt(directory.path, after)
   after.pass(retentionMs - 2 * hourMs)
   await append(again)
   await append(again)
-  again.applyRetention()
+  await again.applyRetention()
   assert.equal(again.lastDeletedSeq, 0)
   after.pass(1)
-  again.applyRetention()
+  await again.applyRetention()
   assert.equal(again.lastDeletedSeq, 1)
   await again.close()
 })
@@ -266,12 +267,12 @@ test('whatever date anybody sets, nothing goes before the window has really pass
           // The owner asks every minute.
           for (let half = 0; half < 2 * step.hours; half++) {
             pass(hourMs / 2)
-            log.applyRetention()
+            await log.applyRetention()
           }
         } else if (step.kind === 'date') clock.setWall(clock.wallMs() + step.years * yearMs)
         else if (step.kind === 'append')
           for (let n = 0; n < step.count; n++) writtenAt.set(await append(log), openMs)
-        else if (step.kind === 'retain') log.applyRetention()
+        else if (step.kind === 'retain') await log.applyRetention()
         else {
           const killed = join(root.path, String(i + 1))
           if (step.kind === 'kill') cpSync(directory, killed, { recursive: true })
@@ -284,10 +285,86 @@ test('whatever date anybody sets, nothing goes before the window has really pass
       }
       // A kill forgets less than an hour here.
       pass(retentionMs + steps.length * hourMs)
-      log.applyRetention()
+      await log.applyRetention()
       assert.ok(log.files.length <= 1)
       await log.close()
     }),
     { numRuns: 40 },
   )
+})
+
+test('files that go hold up nobody: a thread removes one after the other, and a close waits for it', async () => {
+  using directory = temporaryDirectory()
+  const removals: { name: string; go: () => void }[] = []
+  const disk: Disk = {
+    ...quickDisk,
+    unlink: (path, done) =>
+      void removals.push({ name: basename(path), go: () => quickDisk.unlink(path, done) }),
+  }
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax, tailBytesMax: 0, disk })
+  for (let i = 0; i < 6; i++) await append(log)
+  void log.dropThrough(2)
+  let isGone = false
+  void log.dropThrough(4).then(() => (isGone = true))
+  // To readers they are gone, and the log goes on.
+  assert.deepEqual([log.lastDeletedSeq, (await timesIn(log)).length, await append(log)], [4, 2, 7])
+  let isClosed = false
+  const closed = log.close().then(() => (isClosed = true))
+  await pause(50)
+  const removed: string[] = []
+  while (removed.length < 4) {
+    assert.ok(!isClosed && !isGone && removals.length <= 1)
+    const removal = removals.shift()
+    if (removal) removed.push(removal.name)
+    removal?.go()
+    await pause(1)
+  }
+  await closed
+  assert.ok(isGone)
+  const names = ['0000000000000001', '0000000000000003'].flatMap((seq) => [
+    `${seq}.tlog.idx`,
+    `${seq}.tlog.gone`,
+  ])
+  assert.deepEqual(removed, names)
+  assert.deepEqual(
+    readdirSync(directory.path).filter((name) => names.includes(name)),
+    [],
+  )
+})
+
+test('a large file is removed in parts, and what a kill leaves of it goes at the next start', async () => {
+  using directory = temporaryDirectory()
+  const path = join(directory.path, 'log')
+  const lengths: number[] = []
+  const disk: Disk = {
+    ...quickDisk,
+    ftruncate: (fd, length, done) =>
+      quickDisk.ftruncate(fd, length, (error) => {
+        if (isRemoving) lengths.push(length)
+        if (isRemoving && lengths.length === 2)
+          cpSync(path, join(directory.path, 'killed'), { recursive: true })
+        done(error)
+      }),
+  }
+  let isRemoving = false
+  const log = await EventLog.open({ directory: path, fileBytesMax: 14_000_000, tailBytesMax: 0, disk })
+  for (let i = 0; i < 15; i++) log.append(meta, Buffer.alloc(1_000_000))
+  await log.flush()
+  const [first] = log.files
+  isRemoving = true
+  await log.dropThrough(first?.lastSeq ?? 0)
+  assert.ok(first && lengths.length === 3, lengths.join())
+  const parts = [first.bytes, ...lengths].map((length, at) => length - (lengths[at] ?? 0))
+  assert.ok(
+    parts.every((bytes) => bytes > 0 && bytes <= 4 * 1024 * 1024),
+    parts.join(),
+  )
+  const names = (of: string): string[] => readdirSync(of).filter((name) => name.startsWith('0'))
+  assert.deepEqual(names(path), [`${first.lastSeq + 1}.tlog`.padStart(21, '0')])
+  await log.close()
+  const killed = join(directory.path, 'killed')
+  assert.equal(names(killed).length, 2)
+  const again = await EventLog.open({ directory: killed, tailBytesMax: 0 })
+  assert.deepEqual([names(killed), again.oldestSeq], [names(path), first.lastSeq + 1])
+  await again.close()
 })

@@ -18,6 +18,7 @@ export const logCrashPoints = [
   'log-roll:before-create',
   'log-roll:created',
   'retention:before-delete',
+  'retention:out-of-log',
   'retention:deleted',
 ] as const
 
@@ -37,7 +38,7 @@ const isLogFile = (path: unknown): boolean => typeof path === 'string' && path.e
 
 /** Watches every log of this process from now on. */
 export function watchLogs({ pass, isNext }: CrashWatch): void {
-  const { closeSync, open, openSync, rename, rmSync, writeFile, writev, writevSync } = fs
+  const { closeSync, open, openSync, rename, unlink, writeFile, writev, writevSync } = fs
   /** Descriptors of the log files that are open for writing. */
   const logFiles = new Set<number>()
 
@@ -71,18 +72,19 @@ export function watchLogs({ pass, isNext }: CrashWatch): void {
     })
   }) as typeof fs.writeFile // the overload that the log uses
   fs.rename = ((from: string, to: string, done: Done) => {
-    if (!to.endsWith('/lease')) return rename(from, to, done)
-    pass('lease:before-rename')
+    const isLease = to.endsWith('/lease')
+    if (!isLease && !isLogFile(from)) return rename(from, to, done)
+    pass(isLease ? 'lease:before-rename' : 'retention:before-delete')
     rename(from, to, (error) => {
-      pass('lease:renamed')
+      pass(isLease ? 'lease:renamed' : 'retention:out-of-log')
       done(error)
     })
   }) as typeof fs.rename // the form that the log uses
-  fs.rmSync = (path, options) => {
-    if (isLogFile(path)) pass('retention:before-delete')
-    rmSync(path, options)
-    if (isLogFile(path)) pass('retention:deleted')
-  }
+  fs.unlink = ((path: string, done: Done) =>
+    unlink(path, (error) => {
+      if (path.endsWith('.tlog.gone')) pass('retention:deleted')
+      done(error)
+    })) as typeof fs.unlink // the form that the log uses
   /** A log file is open so that a write ends when its bytes are on the disk: half of it is what a kill within leaves. */
   function beforeWrite(fd: number, buffers: readonly Buffer[], position: number): void {
     pass('append:before')

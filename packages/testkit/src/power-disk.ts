@@ -308,9 +308,13 @@ export class PowerDisk {
     ])
   }
 
-  rmSync(path: string, options: { force?: boolean } = {}): void {
+  unlink(path: string, done: (error: Error | null) => void): void {
+    this.#answer(() => this.rmSync(path), done)
+  }
+
+  rmSync(path: string): void {
     this.#call()
-    fs.rmSync(path, options)
+    fs.rmSync(path)
     const place = this.#place(path)
     if (place?.directory.names.has(place.name)) place.directory.change([[place.name, undefined]])
   }

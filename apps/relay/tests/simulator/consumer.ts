@@ -226,7 +226,7 @@ export class Consumer {
   /** Deletes old files while one of them is being read. */
   #deleteAmidReads({ clock, parts, hasFailed }: RelayProcess): void {
     if (this.#random.next() >= retentionChance || hasFailed) return
-    clock.after(this.#random.next() * readMs, () => parts.log.applyRetention())
+    clock.after(this.#random.next() * readMs, () => void parts.log.applyRetention())
   }
 
   #cursorFor(

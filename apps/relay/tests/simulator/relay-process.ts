@@ -397,7 +397,7 @@ export class RelayProcess {
     await time.until(applyTakedowns({ policy, accounts: store.accounts, recovery }), startMsMax)
     for (const source of sources.sources) this.#connect(source, pipeline)
     slots.fillAll()
-    clock.every(60_000, () => log.applyRetention())
+    clock.every(60_000, () => void log.applyRetention())
   }
 
   /** A2: from now on only consumers that are behind have the log read, some at a time. */

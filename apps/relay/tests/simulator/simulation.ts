@@ -277,7 +277,7 @@ class Run implements Simulation {
         return
       }
       case 'retention':
-        this.#keeper.started?.parts.log.applyRetention()
+        void this.#keeper.started?.parts.log.applyRetention()
         return
       case 'quota':
         return this.#keeper.started?.raiseQuota(step.more)

@@ -152,7 +152,7 @@ export class Archive {
     const recovered = await recover(log, segments, covered.appliedSeq)
     // Rows that were to leave the log before the stop leave it, though no row may follow. No block is written meanwhile.
     await log.endFile()
-    log.dropThrough(Math.min(covered.appliedSeq, covered.blockSeq))
+    await log.dropThrough(Math.min(covered.appliedSeq, covered.blockSeq))
     const archive = new Archive(options, log, segments, recovered.pending)
     parts.move()
     return { archive, recovered }
@@ -264,7 +264,7 @@ export class Archive {
     this.#covered = covered
     if (this.#logKeepers > 0) return
     const { appliedSeq, blockSeq } = covered
-    this.#log.dropThrough(Math.min(appliedSeq, blockSeq))
+    void this.#log.dropThrough(Math.min(appliedSeq, blockSeq))
   }
 
   /**
