@@ -174,6 +174,13 @@ export class RelayCore implements AsyncDisposable {
     await this.kill()
   }
 
+  /** An operator removes a host, and the process is killed before the state has it. */
+  async removeAndKill(host: string): Promise<void> {
+    const { id, policy } = this.source(host)
+    this.#now.storage.policy.updateSource(id, { ...policy, desired: 'removed' })
+    await this.kill()
+  }
+
   /** Bans a source, or another host. */
   ban(host: string): void {
     const { policy, sources } = this.#now.storage
@@ -230,7 +237,8 @@ export class RelayCore implements AsyncDisposable {
   decide(host: string, desired: DesiredState): void {
     const source = this.source(host)
     const { storage, recovery } = this.#now
-    storage.sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
+    const policy = { ...source.policy, desired }
+    storage.sources.setPolicy(source, policy, storage.policy.updateSource(source.id, policy))
     if (source.isWanted) recovery.lookAgain(source)
   }
 

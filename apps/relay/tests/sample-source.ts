@@ -3,7 +3,16 @@ import { Source } from '../src/sources/source.ts'
 
 /** A source as it is when nothing has been read of it yet. */
 export function sampleSource(nowMs?: () => number): Source {
-  const start = { cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [], lostAtMs: 0 }
+  const start = {
+    cursor: 0,
+    epoch: 1,
+    epochAtMs: 0,
+    ahead: [],
+    newestLogged: [],
+    looks: [],
+    lostAtMs: 0,
+    revision: 0,
+  }
   const stored = { id: 1, host: 'pds.example.com', url: 'wss://pds.example.com', ...start }
   return new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }, nowMs)
 }

@@ -168,7 +168,11 @@ export class AccountRecovery implements Disposable {
   start(pipeline: RecoveryPipeline): void {
     this.#pipeline = pipeline
     this.#tickedMs = this.#options.clock.nowMs()
-    for (const source of this.#options.sources.sources) this.#looks.takeUp(source)
+    for (const source of this.#options.sources.sources) {
+      this.#looks.takeUp(source)
+      // A kill may have come after the removal of the source, and before the state was stored with what follows from it.
+      if (source.policy.desired === 'removed' && source.isPolicyNewer) this.takeOver(source)
+    }
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#followClock()
       this.#healing.tick()
@@ -256,7 +260,7 @@ export class AccountRecovery implements Disposable {
    */
   takeOver(source: Source): void {
     const { id, policy } = source
-    const { accounts, clock, sources, trail } = this.#options
+    const { accounts, clock, sources } = this.#options
     const wanted = [...sources.sources].filter(({ isWanted }) => isWanted)
     for (const relay of wanted)
       for (const did of relay.forwarded) {
@@ -264,9 +268,7 @@ export class AccountRecovery implements Disposable {
         if (account?.sourceId === id) this.#pipeline?.outcomes.markMissing(account, relay)
       }
     const hasRelay = wanted.some((relay) => relay.policy.kind === 'relay')
-    if (policy.kind !== 'pds' || !hasRelay) return
-    source.lostAtMs = clock.nowMs()
-    trail.storeSource(source)
+    if (policy.kind === 'pds' && hasRelay) source.lostAtMs = clock.nowMs()
   }
 
   /**

@@ -15,7 +15,17 @@ const dayMs = 86_400_000
 function sourceAt(host: string): Source {
   const place = { id: 1, host, url: `wss://${host}` }
   return new Source(
-    { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [], lostAtMs: 0 },
+    {
+      ...place,
+      cursor: 0,
+      epoch: 1,
+      epochAtMs: 0,
+      ahead: [],
+      newestLogged: [],
+      looks: [],
+      lostAtMs: 0,
+      revision: 0,
+    },
     { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
   )
 }

@@ -28,7 +28,17 @@ function connect(
 ) {
   const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
   const source = new Source(
-    { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [], lostAtMs: 0 },
+    {
+      ...place,
+      cursor: 0,
+      epoch: 1,
+      epochAtMs: 0,
+      ahead: [],
+      newestLogged: [],
+      looks: [],
+      lostAtMs: 0,
+      revision: 0,
+    },
     { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
     nowMs,
   )

@@ -27,6 +27,7 @@ const stored: Omit<StoredSource, 'cursor'> = {
   newestLogged: [[did, 70]],
   looks: [[did, true]],
   lostAtMs: 0,
+  revision: 0,
 }
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 

@@ -211,7 +211,7 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const lists = { ahead: [], newestLogged: [], looks: [] }
-    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ...lists, lostAtMs: 0 }
+    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ...lists, lostAtMs: 0, revision: 0 }
     const chosen = this.#policy.positionOf(id)
     const from = withChosen(position ?? start, chosen, this.#nowMs())
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)

@@ -38,6 +38,8 @@ export interface StoredSource {
   looks: [did: Did, isContent: boolean][]
   /** @see Source.lostAtMs */
   lostAtMs: number
+  /** Revision of the policy that held when this was stored. 0: none. */
+  revision: number
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -47,6 +49,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   policy: SourcePolicy
   /** Revision of the policy. */
   revision: number
+  /** The policy was changed after the state was stored last, so that what follows from the change may be lost. */
+  readonly isPolicyNewer: boolean
   readonly addedAtMs: number
   /** The banned domain that it is under. */
   bannedDomain: string | undefined
@@ -134,6 +138,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.url = stored.url
     this.policy = policy
     this.revision = revision
+    this.isPolicyNewer = revision > stored.revision
     this.addedAtMs = addedAtMs
     this.cursor = stored.cursor
     this.epoch = stored.epoch
@@ -305,7 +310,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    */
   stored(durableSeq: number): StoredSource {
     const ahead = this.#underWay.ahead(this.epoch, durableSeq)
-    const { id, host, url, cursor, epoch, epochAtMs } = this
+    const { id, host, url, cursor, epoch, epochAtMs, revision } = this
     const isOver = this.lostAtMs === 0 && durableSeq < this.#lossOver.doneBy
     const { lostAtMs } = isOver ? this.#lossOver : this
     const lists = {
@@ -313,6 +318,6 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
       newestLogged: [...this.#newestLogged],
       looks: [...this.looks],
     }
-    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs }
+    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs, revision }
   }
 }

@@ -44,6 +44,7 @@ const migrations = [
   `ALTER TABLE source ADD COLUMN newest_logged TEXT NOT NULL DEFAULT '[]';`,
   `ALTER TABLE source ADD COLUMN looks TEXT NOT NULL DEFAULT '[]';`,
   `ALTER TABLE source ADD COLUMN lost_at_ms INTEGER NOT NULL DEFAULT 0;`,
+  `ALTER TABLE source ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

@@ -20,6 +20,7 @@ interface SourceRow {
   newest_logged: string
   looks: string
   lost_at_ms: number
+  revision: number
 }
 
 /** An account of `listRepos`, with its newest commit. */
@@ -220,12 +221,8 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks, lost_at_ms }) => ({
-      id,
-      host,
-      url,
-      cursor,
-      epoch,
+    .map(({ epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, ...same }) => ({
+      ...same,
       epochAtMs: epoch_at_ms,
       ahead: JSON.parse(ahead) as number[], // written by the state thread
       newestLogged: JSON.parse(newest_logged) as [Did, number][], // written by the state thread
