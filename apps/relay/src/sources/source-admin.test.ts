@@ -8,7 +8,7 @@ import { readSettings } from '@tributary/settings'
 import type { XrpcError } from '@tributary/xrpc'
 import { PolicyStore } from '../policy/policy-store.ts'
 import { limitsOf } from '../policy/relay-limits.ts'
-import { newSourcePolicy } from '../policy/source-policy.ts'
+import { newSourcePolicy, type SourcePolicyChange } from '../policy/source-policy.ts'
 import { relaySettings } from '../settings.ts'
 import { SourceAdmin, type SourceAdminOptions } from './source-admin.ts'
 import { SourceSet } from './source-set.ts'
@@ -129,4 +129,40 @@ for (const [what, decide] of Object.entries(decisions))
       .crawl(host, '203.0.113.1')
       .catch((error: unknown) => (error as XrpcError).error) // as crawl throws it
     assert.deepEqual([outcome, sources.byHost(host.host)?.isWanted ?? false], [code, false])
+  })
+
+for (const [desired, becomes] of [
+  ['paused', 'paused'],
+  ['removed', 'enabled'],
+] as const)
+  test(`a ${desired} source that is added again takes the options that are given, and keeps the others`, async (t) => {
+    const policy = new PolicyStore(':memory:', limitsOf(readSettings(relaySettings, { env: {} })))
+    t.after(() => policy.close())
+    const sources = new SourceSet(policy, [])
+    const operations = new Operations(policy.db)
+    const host = { host: 'pds.test.dev', url: 'https://pds.test.dev' }
+    const before = { ...newSourcePolicy, desired, accountQuota: 5, note: 'a friend' }
+    const source = sources.add(policy.insertSource(host, before, { countsForDay: false }))
+    const slots = { fill: () => {} }
+    const parts = { policy, operations, sources, slots, allowedPrivateHosts: [], userAgent: 'test' }
+    const admin = new SourceAdmin(parts as unknown as SourceAdminOptions) // all that adding takes
+    const add = async (change: SourcePolicyChange) => {
+      const request = { operation: 'addHost', actor: 'ann', idempotencyKey: undefined, input: change }
+      return await admin.add(host, request, { change })
+    }
+    assert.deepEqual(await add({ kind: 'relay', accountQuota: null, eventsPerSecond: 7 }), {
+      hostname: host.host,
+      added: false,
+    })
+    const after = {
+      ...newSourcePolicy,
+      desired: becomes,
+      kind: 'relay',
+      note: 'a friend',
+      eventsPerSecond: 7,
+    }
+    assert.deepEqual([source.policy, source.revision], [after, 2])
+    assert.deepEqual(new SourceSet(policy, []).byHost(host.host)?.policy, JSON.parse(JSON.stringify(after)))
+    await add({})
+    assert.deepEqual([source.policy, source.revision], [after, 2], 'nothing was given')
   })

@@ -60,7 +60,9 @@ export class SourceAdmin {
   }
 
   /**
-   * Approves a host, a PDS after asking it whether it is one. One that was removed comes back. One that is paused stays so.
+   * Approves a host, a PDS after asking it whether it is one. A source that was removed comes back. A source that is paused
+   * stays so.
+   * @param options.change what is allowed to the host. A source that is known keeps what is not given.
    * @param options.overridesDailyLimit admits it beyond the day's limit, and does not count for it.
    * @param options.refuse throws if the host is not to be added any more once it was asked.
    * @throws XrpcError 400 `HostBanned`, 400 `HostUnreachable`, 429 `RateLimitExceeded`
@@ -82,7 +84,7 @@ export class SourceAdmin {
         options.refuse?.()
         // Looked for again, since it may have been added while it was asked.
         const known = sources.byHost(host.host)
-        return known ? this.#addAgain(known) : this.#insert(host, options)
+        return known ? this.#addAgain(known, options.change) : this.#insert(host, options)
       }
     })
   }
@@ -238,12 +240,13 @@ export class SourceAdmin {
   }
 
   /** A source that was removed comes back; a source that is paused stays so. */
-  #addAgain(source: Source): Change<{ hostname: string; added: boolean }> {
+  #addAgain(source: Source, change: SourcePolicyChange = {}): Change<{ hostname: string; added: boolean }> {
     const { desired } = source.policy
-    const { revision: _, ...change } = this.#change(source, {
+    const { revision: _, ...made } = this.#change(source, {
+      ...applyChange(source.policy, change),
       desired: desired === 'removed' ? 'enabled' : desired,
     })
-    return { ...change, output: { hostname: source.host, added: false } }
+    return { ...made, output: { hostname: source.host, added: false } }
   }
 
   #insert(

@@ -107,7 +107,7 @@ function addHostCommands(hosts: Command, end: End): void {
     print(host)
   })
   const allowed: Subject = { look: hostOf, changes: policyFields }
-  const add = 'approve a PDS, after asking it whether it is one'
+  const add = 'approve a PDS, after asking it whether it is one; a known source takes the options'
   policyOptions(
     change(hosts, 'add <hostname>', add, 'addHost', end, { subject: allowed }).option(
       '--override-daily-limit',
