@@ -4,7 +4,8 @@ import { isHandle } from '@tributary/protocol'
 export interface PrivateHosts {
   /**
    * Hosts, as `host` or `host:port`, that may be on private addresses, without TLS and on any port. They are looked up
-   * as the system does; the names of all others have to be in the DNS, for the hosts file is not read for them.
+   * as the system does; the names of all others have to be in the DNS, for the hosts file is not read for them. A redirect
+   * of another host does not lead to them.
    */
   allowedPrivateHosts: readonly string[]
 }

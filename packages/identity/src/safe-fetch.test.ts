@@ -95,6 +95,19 @@ test('a redirect is checked like the first address, and their number is bounded'
   assert.equal((await safeFetch(`${outer.url}/2`, { allowedPrivateHosts, redirectsMax: 1 })).status, 200)
 })
 
+test('a redirect of another host does not lead to an allowed private host', async () => {
+  await using inner = await WebServer.start()
+  await using outer = await WebServer.start()
+  const allowedPrivateHosts = ['localhost', `127.0.0.1:${inner.port}`]
+  let location = `http://127.0.0.1:${inner.port}/secret`
+  outer.handler = (_, response) => response.writeHead(302, { location }).end()
+  await assert.rejects(safeFetch(outer.url, { allowedPrivateHosts }), FetchError)
+  assert.equal(inner.connections, 0)
+  location = inner.url
+  inner.handler = (_, response) => response.end()
+  assert.equal((await safeFetch(outer.url, { allowedPrivateHosts })).status, 200, 'a port of the same host')
+})
+
 test('what is sent along stays with the host that it was meant for', async () => {
   await using other = await WebServer.start()
   await using first = await WebServer.start()

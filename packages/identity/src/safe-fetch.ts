@@ -1,7 +1,7 @@
 /**
  * Requests to hosts that the network names: bounded in time, size and redirects, and never to a private address unless
- * the operator allowed that host. The address is checked where it is dialled, so a name that changes its address in
- * between gains nothing.
+ * the operator allowed that host. No redirect of another host leads there, though. The address is checked where it is
+ * dialled, so a name that changes its address in between gains nothing.
  */
 import { lookup as dnsLookup } from 'node:dns'
 import type { Agent, IncomingHttpHeaders, IncomingMessage } from 'node:http'
@@ -21,7 +21,7 @@ export interface SafeFetchOptions extends PrivateHosts, NameServers {
   bytesMax?: number
   /** Milliseconds for everything. Default 5,000. */
   timeoutMs?: number
-  /** Redirects that are followed, each checked like the first address. Default 3. */
+  /** Redirects that are followed, each checked like the first address. A redirect to another host that is private fails. Default 3. */
   redirectsMax?: number
   headers?: Record<string, string>
   signal?: AbortSignal
@@ -93,7 +93,11 @@ async function follow(url: string, options: SafeFetchOptions, signal: AbortSigna
     if (location === undefined || !redirectStatuses.has(response.statusCode ?? 0)) return response
     response.destroy()
     if (redirects >= redirectsMax) throw new FetchError(`more than ${redirectsMax} redirects`)
-    target = httpUrl(URL.parse(location, target.href))
+    const next = httpUrl(URL.parse(location, target.href))
+    // The operator allowed it for what our services ask of it. Another host could have any path of it asked for.
+    if (next.hostname !== target.hostname && isAllowedPrivate(next.host, options))
+      throw new FetchError(`a redirect of ${target.host} to a private host`)
+    target = next
   }
 }
 
