@@ -17,6 +17,14 @@ class Ward {
   /** Documents that were looked up. */
   peeks = 0
   readonly recovery: AccountRecovery
+  /** Hosts that were asked for the status of an account. */
+  readonly asked: string[] = []
+  /** Reads the document of an account. Default: it never comes. */
+  locate: (did: Did) => Promise<unknown> = () => new Promise(() => {})
+  readonly #statusAt = async ({ pdsHost }: { pdsHost: string }): Promise<string> => {
+    this.asked.push(pdsHost)
+    return await new Promise(() => {})
+  }
 
   constructor(kind: 'pds' | 'relay' = 'pds') {
     const { clock, accounts, source } = this
@@ -37,7 +45,7 @@ class Ward {
           return pdsHost === undefined ? undefined : { did, pdsHost }
         },
       },
-      inquiry: { locate: () => new Promise(() => {}) },
+      inquiry: { locate: async (did: Did) => await this.locate(did), statusAt: this.#statusAt },
       onDefect: (_: Did, error: unknown) => assert.fail(String(error)),
     } as unknown as AccountRecoveryOptions // all of them that this uses
     this.recovery = new AccountRecovery(options)
@@ -126,6 +134,17 @@ test('accounts of one host behind a relay do not keep those of others waiting', 
   ward.lose()
   await ward.clock.pass(900_000)
   assert.equal(recovery.waiting, 511)
+})
+
+test('inactive accounts of one host behind a relay that hangs do not keep those of others from being asked for', async () => {
+  const ward = new Ward('relay')
+  using _ = ward.recovery
+  ward.locate = async (did) => ({ did, pdsHost: ward.hostOf.get(did) })
+  for (const host of ['evil.example.com', 'good.example.com'])
+    for (const account of ward.add(20, host)) ward.accounts.assign(account, ward.source.id, 'deactivated')
+  ward.start()
+  await ward.clock.pass(10_000)
+  assert.deepEqual(ward.asked.toSorted(), ['evil.example.com', 'good.example.com'])
 })
 
 /** A new account, a PDS and two relays, as an `AccountRecovery` sees them. */

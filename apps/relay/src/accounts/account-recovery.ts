@@ -17,12 +17,12 @@ import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { StateTrail } from '../state/state-trail.ts'
-import { AccountSweep, type HostWord } from './account-sweep.ts'
+import { AccountSweep, type AccountSweepOptions, type HostWord } from './account-sweep.ts'
 import { bringerOf, lastOf, speakerOf, type Sources } from './bringers.ts'
 import { Healing } from './healing.ts'
 import { LossWalks } from './loss-walks.ts'
 import { OpenQuestions } from './open-questions.ts'
-import { PatientShares } from './patient-shares.ts'
+import { isDidWeb, PatientShares } from './patient-shares.ts'
 import { SecondLooks } from './second-looks.ts'
 
 /** The part of the pipeline that recovery calls. */
@@ -70,7 +70,7 @@ export interface Missing {
 }
 
 const tickMs = 250
-/** How many hosts of its accounts a relay may make us ask in a second, to see whether inactive accounts are back. */
+/** How many questions a source may cause in a second, to see whether inactive accounts are back: each host behind a relay one. */
 const sweptPerSecond = { pds: 1, relay: 8 }
 /** Accounts of a share that may wait for their host only because their source has lost events. */
 const askedAfterLossMax = 100
@@ -143,8 +143,9 @@ export class AccountRecovery implements Disposable {
       accounts,
       clock,
       placeOf: (account) => this.#sweptAt(account),
-      askHost: async (account) =>
-        await this.#askHost(account, { cause: this.#hostOf(account), readAfterMs: clock.nowMs() }),
+      hostOf: ({ did }) => resolver.peek(did)?.pdsHost ?? (isDidWeb(did) ? 'did:web' : undefined),
+      askHost: async (account, mayAsk) =>
+        await this.#askHost(account, { cause: this.#hostOf(account), readAfterMs: clock.nowMs() }, mayAsk),
       onStatus: (account, word) => this.#noteStatus(account, word),
       onIncomplete: (account) => {
         if (!this.#healing.has(account.did)) this.missing(account, { cause: this.#hostOf(account) })
@@ -311,7 +312,8 @@ export class AccountRecovery implements Disposable {
     const before = account.upstreamStatus
     const word = await this.#askHost(account, { readAfterMs: clock.nowMs() })
     // An event that came meanwhile is newer than the answer, and a relay that stops logs nothing more.
-    if (word && this.#timer && account.upstreamStatus === before) this.#noteStatus(account, word)
+    if (typeof word === 'object' && this.#timer && account.upstreamStatus === before)
+      this.#noteStatus(account, word)
     await log.flush()
     return account
   }
@@ -379,8 +381,12 @@ export class AccountRecovery implements Disposable {
     return count
   }
 
-  /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */
-  async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
+  /** The status that the account's host gives, if it may be asked, answers, and a source that is wanted may bring that. */
+  async #askHost(
+    account: Account,
+    options: InquiryOptions,
+    mayAsk: (host: string) => boolean = () => true,
+  ): Promise<HostWord | 'unasked' | undefined> {
     const { inquiry, sources, onDefect } = this.#options
     using question = this.#questions.begin(account.did)
     try {
@@ -388,6 +394,7 @@ export class AccountRecovery implements Disposable {
       this.#pipeline?.outcomes.noteHost(account)
       const source = speakerOf(sources, account, '', identity.pdsHost)
       if (!source) return undefined
+      if (!mayAsk(identity.pdsHost)) return 'unasked'
       const status = await inquiry.statusAt(identity)
       // An operator may have decided otherwise while the host was asked.
       const isStill = speakerOf(sources, account, '', identity.pdsHost) === source
@@ -461,9 +468,10 @@ export class AccountRecovery implements Disposable {
     return speakerOf(sources, account, cause, host) !== undefined
   }
 
-  #sweptAt(account: Account): { name: string; perSecond: number } | undefined {
+  #sweptAt(account: Account): ReturnType<AccountSweepOptions['placeOf']> {
     const source = this.#options.sources.byId(account.sourceId)
     if (!source?.isWanted) return undefined
-    return { name: source.host, perSecond: sweptPerSecond[source.policy.kind] }
+    const { kind } = source.policy
+    return { name: source.host, perSecond: sweptPerSecond[kind], isShared: kind === 'relay' }
   }
 }

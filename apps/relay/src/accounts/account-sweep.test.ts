@@ -39,7 +39,8 @@ function sweepOver(
     accounts,
     clock,
     placeOf: ({ sourceId }) =>
-      sourceId === unwantedSource ? undefined : { name: String(sourceId), perSecond: 1 },
+      sourceId === unwantedSource ? undefined : { name: String(sourceId), perSecond: 1, isShared: false },
+    hostOf: () => undefined,
     askHost: async (account) => {
       asked.push({ did: account.did, second: Math.floor((clock.nowMs() - startMs) / 1000) })
       const status = await answer(account, accounts)
@@ -207,4 +208,62 @@ test('of many accounts that miss events a few are handed on at a time, and none 
   assert.equal(incomplete.length, 200)
   await clock.pass(1250)
   assert.deepEqual([incomplete.length, new Set(incomplete).size], [1000, 1000])
+})
+
+for (const isKnown of [true, false])
+  test(`a host behind a relay that hangs does not hold up other hosts, ${isKnown ? 'known' : 'not known'} before it is asked`, async () => {
+    const accounts = new AccountTable()
+    const clock = new TestClock()
+    const add = (name: string, count: number): Set<Did> => {
+      const dids = Array.from({ length: count }, (_, n) => did(`${name}${n}`))
+      for (const each of dids) accounts.assign(accounts.take(each), 1, 'deactivated')
+      return new Set(dids)
+    }
+    const hanging = add('hanging', 50)
+    const others = add('of', 20)
+    const hostOf = (of: Did): string => (hanging.has(of) ? 'evil.test' : 'good.test')
+    const located = new Set<Did>()
+    const asked: Did[] = []
+    const sweep = new AccountSweep({
+      accounts,
+      clock,
+      placeOf: () => ({ name: 'relay.test', perSecond: 8, isShared: true }),
+      hostOf: ({ did: of }) => (isKnown || located.has(of) ? hostOf(of) : undefined),
+      askHost: async ({ did: of }, mayAsk) => {
+        await Promise.resolve()
+        located.add(of)
+        if (!mayAsk(hostOf(of))) return 'unasked'
+        asked.push(of)
+        return hanging.has(of) ? await new Promise<undefined>(() => {}) : undefined
+      },
+      onStatus: () => assert.fail('no host gives a status'),
+      onIncomplete: () => assert.fail('no account misses events'),
+    })
+    clock.every(250, () => sweep.step())
+    await clock.pass(60_000)
+    assert.equal(asked.filter((each) => hanging.has(each)).length, 1)
+    assert.deepEqual(asked.filter((each) => others.has(each)).toSorted(), [...others].toSorted())
+  })
+
+test('of many accounts whose host has no turn few documents are looked up at a time', async () => {
+  const accounts = new AccountTable()
+  const clock = new TestClock()
+  for (let n = 0; n < 1000; n++) accounts.assign(accounts.take(did(`away${n}`)), 1, 'deactivated')
+  let lookedUp = 0
+  const sweep = new AccountSweep({
+    accounts,
+    clock,
+    placeOf: () => ({ name: 'relay.test', perSecond: 8, isShared: true }),
+    hostOf: () => {
+      lookedUp++
+      return 'evil.test'
+    },
+    askHost: async () => await new Promise<undefined>(() => {}),
+    onStatus: () => assert.fail('no host gives a status'),
+    onIncomplete: () => assert.fail('no account misses events'),
+  })
+  for (let step = 1; step <= 5; step++) {
+    sweep.step()
+    assert.equal(lookedUp, 200 * step)
+  }
 })

@@ -6,10 +6,15 @@ import type { AccountTable } from '../state/account-table.ts'
 export interface AccountSweepOptions {
   accounts: Pick<AccountTable, 'exceptional'>
   clock: Clock
-  /** Who is asked for an account, and how many questions a second may go there. Undefined when nobody is to be asked. */
-  placeOf: (account: Account) => { name: string; perSecond: number } | undefined
-  /** What the account's host says of it now; undefined when it does not answer. */
-  askHost: (account: Account) => Promise<HostWord | undefined>
+  /** Who is asked for an account. Undefined when nobody is to be asked. */
+  placeOf: (account: Account) => Place | undefined
+  /** The host of an account at a shared place, as far as is known. The document may be read from the disk for it. */
+  hostOf: (account: Account) => string | undefined
+  /**
+   * What the account's host says of it now; undefined when it does not answer.
+   * @param mayAsk whether the host has a turn, to be called when the document was read. `unasked` when it has none.
+   */
+  askHost: (account: Account, mayAsk: (host: string) => boolean) => Promise<HostWord | 'unasked' | undefined>
   /** The host has said twice that the account is not what it is known to be. */
   onStatus: (account: Account, word: HostWord) => void
   /** Told of each account that misses events at start, and again each hour while it does and is active. */
@@ -22,12 +27,21 @@ export interface HostWord {
   sourceId: number
 }
 
+/** Where questions go because of a source. */
+interface Place {
+  name: string
+  /** Questions that may go there in a second, and be under way. */
+  perSecond: number
+  /** Many hosts are asked there: each has one turn in a second, and one question under way. */
+  isShared: boolean
+}
+
 /** How often an account is looked after, at most: an inactive one, and one that misses events. */
 const everyMs = { inactive: 86_400_000, incomplete: 3_600_000 }
 /** Accounts that are looked at in one go. */
 const stepMax = 10_000
-/** Of these, accounts that are handed on: for each of them the document of its account may be read from the disk. */
-const handedOnMax = 200
+/** Of these, accounts that are handed on, or whose host is looked up: for each of them its document may be read from the disk. */
+const documentsMax = 200
 /** Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. */
 const askedMax = 32
 const newsMax = 2000
@@ -42,7 +56,7 @@ interface News {
   dueMs: number
 }
 
-/** Questions to one place, within the second that began then. */
+/** Questions to one place, or to one host of a shared place, within the second that began then. */
 interface Asked {
   sinceMs: number
   count: number
@@ -59,7 +73,8 @@ interface Asked {
  * The hosts of inactive accounts are asked whether they are back, once a day at most and side by side: the event that
  * said so can have been missed, and an account that does not write gives no other reason to ask. Deleted accounts are
  * asked for when they write again. Each hour the host is asked, too, whether an account without a slot that misses events is
- * still active: what it misses may be its change of status.
+ * still active: what it misses may be its change of status. Of the turns that a relay has, a host behind it has one a second,
+ * like a PDS that is read directly. So one that hangs, and has many accounts, does not take the turns of other hosts.
  *
  * A host answers before its events are here. So what it says counts when it says the
  * same a minute later and no event has come: otherwise an account that is just coming back would be announced ahead of
@@ -74,6 +89,8 @@ export class AccountSweep {
   #next = 0
   /** Accounts whose host is being asked. */
   readonly #underWay = new Set<Did>()
+  /** Documents that were looked up in this step. */
+  #documents = 0
   /** Every account that misses events is handed on, until all have been looked at. */
   #isForAll = true
   #isClosed = false
@@ -101,14 +118,14 @@ export class AccountSweep {
   /** Looks at the next accounts. */
   step(): void {
     const nowMs = this.#options.clock.nowMs()
+    this.#documents = 0
     for (const [name, { sinceMs, underWay }] of this.#asked)
       if (underWay === 0 && nowMs - sinceMs >= 1000) this.#asked.delete(name)
     this.#confirm(nowMs)
     const { found, next } = this.#options.accounts.exceptional(this.#next, stepMax)
-    let handedOn = 0
     for (const account of found) {
-      if (this.#lookAt(account, nowMs)) handedOn++
-      if (handedOn < handedOnMax) continue
+      this.#lookAt(account, nowMs)
+      if (this.#documents < documentsMax) continue
       this.#next = account.row + 1
       return
     }
@@ -116,8 +133,7 @@ export class AccountSweep {
     if (next === undefined) this.#isForAll = false
   }
 
-  /** @returns whether the account was handed on. */
-  #lookAt(account: Account, nowMs: number): boolean {
+  #lookAt(account: Account, nowMs: number): void {
     const { upstreamStatus, sourceId, isIncomplete, throttledAtMs } = account
     // Below 0 the clock was set back since.
     const unaskedMs = account.askedAtMs > nowMs ? Infinity : nowMs - account.askedAtMs
@@ -126,12 +142,10 @@ export class AccountSweep {
     // Its commits are not asked for, so nothing else shows that it is inactive by now. Who is handed on counts as asked.
     const isTurn = !isIncomplete || !isDue || throttledAtMs === 0 || this.#askUnlessNews(account, nowMs)
     if (isIncomplete && (this.#isForAll || (isDue && isTurn))) {
+      this.#documents++
       this.#options.onIncomplete(account)
-      return true
-    }
-    if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
+    } else if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
       this.#askUnlessNews(account, nowMs)
-    return false
   }
 
   #askUnlessNews(account: Account, nowMs: number): boolean {
@@ -151,27 +165,54 @@ export class AccountSweep {
     const place = this.#options.placeOf(account)
     if (!place || this.#underWay.has(account.did)) return true
     if (this.#underWay.size >= askedMax) return false
-    const { name, perSecond } = place
-    const asked = this.#asked.get(name) ?? { sinceMs: nowMs, count: 0, underWay: 0 }
-    if (nowMs - asked.sinceMs >= 1000) Object.assign(asked, { sinceMs: nowMs, count: 0 })
-    if (asked.count >= perSecond || asked.underWay >= perSecond) return false
-    this.#asked.set(name, asked)
-    asked.count++
-    asked.underWay++
+    const turn = this.#take(place.name, place.perSecond, nowMs)
+    if (!turn) return false
+    if (place.isShared) this.#documents++
+    const host = place.isShared ? this.#options.hostOf(account) : undefined
+    const ofHost = host === undefined ? undefined : this.#takeOfHost(place, host, nowMs)
+    if (host !== undefined && !ofHost) {
+      turn.count--
+      turn.underWay--
+      return false
+    }
+    const turns = [turn, ...(ofHost ? [ofHost] : [])]
+    const mayAsk = (located: string): boolean => {
+      if (!place.isShared || located === host) return true
+      const taken = this.#takeOfHost(place, located, this.#options.clock.nowMs())
+      if (taken) turns.push(taken)
+      return taken !== undefined
+    }
     this.#underWay.add(account.did)
-    void this.#hear(account).finally(() => {
-      asked.underWay--
+    void this.#hear(account, mayAsk).finally(() => {
+      for (const taken of turns) taken.underWay--
       this.#underWay.delete(account.did)
     })
     return true
   }
 
-  async #hear(account: Account): Promise<void> {
+  #takeOfHost({ name }: Place, host: string, nowMs: number): Asked | undefined {
+    return this.#take(`${name} ${host}`, 1, nowMs)
+  }
+
+  /** Takes a turn. Undefined when there is none. */
+  #take(name: string, perSecond: number, nowMs: number): Asked | undefined {
+    const asked = this.#asked.get(name) ?? { sinceMs: nowMs, count: 0, underWay: 0 }
+    if (nowMs - asked.sinceMs >= 1000) Object.assign(asked, { sinceMs: nowMs, count: 0 })
+    if (asked.count >= perSecond || asked.underWay >= perSecond) return undefined
+    this.#asked.set(name, asked)
+    asked.count++
+    asked.underWay++
+    return asked
+  }
+
+  async #hear(account: Account, mayAsk: (host: string) => boolean): Promise<void> {
     const { clock, askHost, placeOf, onStatus } = this.#options
     const known = account.upstreamStatus
     const saidBefore = this.#news.get(account.did)?.status
+    const word = await askHost(account, mayAsk)
+    // It comes again in a later round, and its host is known then.
+    if (word === 'unasked') return
     this.#news.delete(account.did)
-    const word = await askHost(account)
     // An event that came meanwhile is newer than the answer.
     const isNews = word && word.status !== known && account.upstreamStatus === known
     const isHeard = isNews && !this.#isClosed && placeOf(account) !== undefined
