@@ -69,7 +69,7 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       ({ rulesWaived }) => rulesWaived,
       true,
     ],
-    ['relay_source_seq_gaps', 'Numbers left out since the start', ({ gaps }) => gaps, true],
+    ['relay_source_seq_gaps', 'Times that numbers were left out since the start', ({ gaps }) => gaps, true],
     [
       'relay_source_losses',
       'Times that events were gone before they were read, since the start',

@@ -21,6 +21,8 @@ export class SourceReader {
   readonly #pipeline: EventReceiver
   /** Events were read before this connection. Of a source that is new nothing is lost. */
   readonly #hasBegun: boolean
+  /** Position from which this connection reads on. Below 1 there is none. */
+  readonly #position: number
   #lastSeq = 0
   #sampledMs = 0
 
@@ -28,6 +30,7 @@ export class SourceReader {
     this.#source = source
     this.#pipeline = pipeline
     this.#hasBegun = source.hasBegun
+    this.#position = source.receivedSeq
     // Until its first event comes, each connection begins with what is new. Nobody tells what was sent between two of them.
     if (source.receivedSeq === livePosition) source.lostAtMs = source.nowMs()
   }
@@ -42,7 +45,9 @@ export class SourceReader {
     source.lastEventAtMs = nowMs
     if (nowMs - this.#sampledMs > sampleMs) this.#sample(message, nowMs)
     const seq = this.#pipeline.receive(source, message, size, this.#lastSeq)
-    if (this.#lastSeq > 0 && seq > this.#lastSeq + 1) source.gaps++
+    // Some relays do not say that they no longer have what came after our position: then only this number tells of it.
+    const before = this.#lastSeq > 0 ? this.#lastSeq : this.#position
+    if (before > 0 && seq > before + 1) source.gaps++
     this.#lastSeq = seq
   }
 

@@ -77,7 +77,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly lastMinute: SlidingWindow
   /** Rules of strict validation that it was let off, since the start. */
   rulesWaived = 0
-  /** Numbers that the source left out, since the start. That is legal. */
+  /** Times that the source left out numbers, since the start, also between two connections. That is legal. */
   gaps = 0
   /** Times that the source no longer had what came after our position, since the start: events were lost. */
   losses = 0
