@@ -10,6 +10,8 @@ export interface LaneEvent {
 export interface LaneSource<S, E> {
   /** Lanes in which something of this source waits or is away. Only `Lanes` changes them. */
   readonly lanes: Map<Did, Lane<S, E>>
+  /** Those of them in which so many bytes wait that a thousand like them would fill the source. Only `Lanes` changes them. */
+  readonly largeLanes: Set<Lane<S, E>>
   /** Bytes of its events that wait. */
   waitingBytes: number
   /** Its lanes that wait for something which should come soon. */

@@ -14,6 +14,7 @@ interface Event {
 
 class Source implements LaneSource<Source, Event> {
   readonly lanes: Map<Did, Lane<Source, Event>> = new Map()
+  readonly largeLanes: Set<Lane<Source, Event>> = new Set()
   waitingBytes = 0
   waitingLanes = 0
   crowdedBy: Lane<Source, Event> | undefined
@@ -257,25 +258,31 @@ test('the account of which most waits gives up its newest events for another of 
   assert.deepEqual(full.splice(0), ['free-one-8'])
   assert.equal(source.waitingBytes, 15_010_000)
   await letGo('one')
+  const large = Array.from(source.largeLanes, (lane) => lane.did)
+  assert.deepEqual(large, [did(2)], 'nothing is kept of a lane that is over')
   assert.deepEqual(done, ['one', ...Array.from({ length: 7 }, (_, n) => `free-one-${n + 1}`)])
   lanes.close()
 })
 
-test('a source of many accounts has a thousand of them looked at for room, and no more', () => {
+test('the account of which most waits gives up its events, however many of which little waits came before it', () => {
   const { lanes, full } = waitingLanes({ bytesPerLane: 10_000_000, bytesPerSource: 2_000_000, bytes: 1e9 })
   const source = new Source()
-  for (let n = 0; n < 999; n++) lanes.enter(source, did(n), event(`small-${n}`, 100))
-  lanes.enter(source, did(999), event('large', 500_000))
-  lanes.enter(source, did(999), event('free-large', 500_000))
-  lanes.enter(source, did(1000), event('larger', 450_000))
-  lanes.enter(source, did(1000), event('free-larger', 450_100))
+  for (let n = 0; n < 2000; n++) lanes.enter(source, did(n), event(`small-${n}`, 100))
+  for (const [n, size] of [500_000, 400_000].entries())
+    for (const name of ['first', 'second']) lanes.enter(source, did(2000 + n), event(`${name}-${size}`, size))
   assert.deepEqual([full, source.waitingBytes], [[], 2_000_000])
-  lanes.enter(source, did(1001), event('late', 100))
-  assert.deepEqual(full.splice(0), ['free-large'])
-  lanes.enter(source, did(1001), event('free-late', 400_000))
-  lanes.enter(source, did(1002), event('later', 600_000))
-  // The larger one is the thousand and first.
-  assert.deepEqual(full, ['later'])
+  lanes.enter(source, did(2002), event('late', 100))
+  assert.deepEqual(full, ['second-500000'])
+  lanes.close()
+})
+
+test('of many accounts of which little waits a thousand are looked at for room, and no more', () => {
+  const { lanes, full } = waitingLanes({ bytesPerLane: 10_000_000, bytesPerSource: 2_000_000, bytes: 1e9 })
+  const source = new Source()
+  for (let n = 0; n < 1502; n++) lanes.enter(source, did(n), event(`small-${n}`, n < 1000 ? 1000 : 1990))
+  assert.deepEqual(full, [])
+  lanes.enter(source, did(1502), event('late', 1500))
+  assert.deepEqual(full, ['late'], 'nobody of the first thousand has more')
   lanes.close()
 })
 

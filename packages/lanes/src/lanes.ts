@@ -46,7 +46,10 @@ const startedAtOnce = 16
  * an event may take a tenth of a millisecond.
  */
 const roomMade = { bytes: 256 * 1024, eventsMax: 64 }
-/** Lanes of a source that are looked at for it: some ten microseconds for an event. Few accounts that fill a source have few. */
+/**
+ * Lanes of a source that are looked at for it: some ten microseconds for an event. A lane that holds this part of what its
+ * source may hold is large, so there are no more large lanes than this.
+ */
 const lanesLookedAtMax = 1000
 /** The reason with which a wait is aborted. Without one Node would make an error with a stack for each wait. */
 const waitIsOver = 'the wait is over'
@@ -288,13 +291,15 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
 
   /**
    * Leaves out the newest events of the lane in which most bytes of the source wait, if these are more than those of this
-   * lane with the event: few accounts do not take the room of all others.
+   * lane with the event: few accounts do not take the room of all others, and cannot hide among many that hold little.
    * @returns whether there is room for the event now.
    */
   #makeRoomFor(lane: Lane<S, E>, length: number): boolean {
     if (!this.#hasOwnRoom(lane, length)) return false
     let [most, bytesMax] = [lane, lane.bytes + length]
-    for (const other of lane.source.lanes.values().take(lanesLookedAtMax))
+    const { lanes, largeLanes } = lane.source
+    const others = largeLanes.size > 0 ? largeLanes : lanes
+    for (const other of others.values().take(lanesLookedAtMax))
       // What waits for its turn, or for threads, is done soon.
       if (other.wait && !other.isPausing && other.bytes > bytesMax) [most, bytesMax] = [other, other.bytes]
     if (most === lane) return false
@@ -320,6 +325,8 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     lane.bytes += bytes
     lane.source.waitingBytes += bytes
     this.#bytes += bytes
+    const isLarge = lane.bytes >= this.#limits.bytesPerSource / lanesLookedAtMax
+    lane.source.largeLanes[isLarge ? 'add' : 'delete'](lane)
   }
 
   #endIfEmpty(lane: Lane<S, E>): void {

@@ -88,6 +88,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   lostAtMs: number
   /** Lanes of its accounts of which something waits, or is with a verifying thread. */
   readonly lanes: Map<Did, Lane<Source, UpstreamEvent>> = new Map()
+  readonly largeLanes: Set<Lane<Source, UpstreamEvent>> = new Set()
   /** Its lanes that wait for something which should come soon, most often for a DID document. */
   waitingLanes = 0
   crowdedBy: Lane<Source, UpstreamEvent> | undefined

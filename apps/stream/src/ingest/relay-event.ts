@@ -49,6 +49,7 @@ export function isTakedownEvent(event: AnyEvent): boolean {
 /** The relay, as far as lanes look at it. */
 export class Upstream implements LaneSource<Upstream, AnyEvent> {
   readonly lanes: Map<Did, EventLane> = new Map()
+  readonly largeLanes: Set<EventLane> = new Set()
   waitingBytes = 0
   waitingLanes = 0
   crowdedBy: EventLane | undefined
