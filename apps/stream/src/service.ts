@@ -115,6 +115,7 @@ export async function startStream(
     delivery.publish(rows)
   })
   archive.onBlockWritten((seq) => delivery.coveredByBlocks(seq))
+  archive.boundTail(() => delivery.isTailFull())
   logger.info(
     {
       headSeq: delivery.headSeq,

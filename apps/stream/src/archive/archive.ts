@@ -116,6 +116,7 @@ export class Archive {
   #logKeepers = 0
   #lastWitnessedAt: number
   #hasTooLittleDisk = false
+  #isTailFull = (): boolean => false
 
   /**
    * Opens or creates the archive of a directory and reads back what a stop left in the log.
@@ -175,6 +176,7 @@ export class Archive {
     this.#blocks = new BlockWriter({
       segments,
       ageMsMax: options.blockAgeMsMax ?? 30_000,
+      isPressed: () => this.#isTailFull(),
       onWritten: (seq) => this.#onBlockWritten(seq),
       onFailure: options.onFailure,
       clock,
@@ -204,9 +206,18 @@ export class Archive {
     return this.#segments
   }
 
-  /** More is under way to the disk than memory should hold, or the disk has too little room for more rows. */
-  get isFull(): boolean {
-    return this.#hasTooLittleDisk || this.#log.pendingBytes > pendingBytesMax || this.#blocks.isFull
+  /**
+   * Whether more rows should come. They should not while more is under way to the disk than memory should hold, or the disk
+   * has too little room for them. Rows that wait for a block are written at once where that makes room.
+   */
+  askForRoom(): boolean {
+    const isLogFull = this.#log.pendingBytes > pendingBytesMax
+    return this.#blocks.askForRoom() && !isLogFull && !this.#hasTooLittleDisk
+  }
+
+  /** @param isTailFull whether rows that no block has take too much memory where they are kept for readers. */
+  boundTail(isTailFull: () => boolean): void {
+    this.#isTailFull = isTailFull
   }
 
   /** Called with rows that became visible, in order. */

@@ -9,14 +9,15 @@ test('a disk that is slow makes the writer full by rows without payload, too', (
   const writer = new BlockWriter({
     segments: { append: () => new Promise(() => undefined) },
     ageMsMax: 1,
+    isPressed: () => false,
     onWritten: () => assert.fail(),
     onFailure: assert.fail,
   })
   const row = { ...newRow({ n: 1, kind: 3 }).draft, seq: 1 }
   writer.add(Array.from({ length: 4096 }, () => row))
-  assert.equal(writer.isFull, false)
+  assert.equal(writer.askForRoom(), true)
   writer.add(Array.from({ length: 16 * 4096 }, () => row))
-  assert.equal(writer.isFull, true)
+  assert.equal(writer.askForRoom(), false)
 })
 
 test('rows that came while a block was written, and were written with it, leave nothing to write later', async () => {
@@ -30,6 +31,7 @@ test('rows that came while a block was written, and were written with it, leave 
       },
     },
     ageMsMax: 5,
+    isPressed: () => false,
     onWritten: () => {},
     onFailure: assert.fail,
   })
@@ -52,6 +54,7 @@ test('blocks have as many rows as they may, and no more, and memory is free agai
   const writer = new BlockWriter({
     segments: { append: async (rows) => void sizes.push(rows.length) },
     ageMsMax: 1e6,
+    isPressed: () => false,
     onWritten: () => {},
     onFailure: assert.fail,
   })
@@ -61,9 +64,9 @@ test('blocks have as many rows as they may, and no more, and memory is free agai
   const large = new Uint8Array(9 * 1024 * 1024)
   for (let round = 0; round < 3; round++) {
     writer.add(Array.from({ length: 8 }, (_, i) => rowAt(20_000 + 8 * round + i, large)))
-    assert.equal(writer.isFull, true)
+    assert.equal(writer.askForRoom(), false)
     await writer.flush()
-    assert.equal(writer.isFull, false)
+    assert.equal(writer.askForRoom(), true)
   }
   await writer.close()
 })
@@ -73,6 +76,7 @@ test('a block has no more bytes than are decoded in one piece, and a row that is
   const writer = new BlockWriter({
     segments: { append: async (rows) => void blocks.push(rows.length) },
     ageMsMax: 1e6,
+    isPressed: () => false,
     onWritten: () => {},
     onFailure: assert.fail,
   })
@@ -95,6 +99,7 @@ test('a row that came while a full block was written gets a block in time', asyn
       },
     },
     ageMsMax: 10,
+    isPressed: () => false,
     onWritten: () => {},
     onFailure: assert.fail,
   })
@@ -112,10 +117,33 @@ test('whoever waits for rows in blocks is told that the disk failed', async () =
   const writer = new BlockWriter({
     segments: { append: () => Promise.reject(new Error('no space')) },
     ageMsMax: 1e6,
+    isPressed: () => false,
     onWritten: () => assert.fail(),
     onFailure: ({ message }) => failures.push(message),
   })
   writer.add([rowAt(1)])
   for (let n = 0; n < 2; n++) await assert.rejects(writer.flush(), { message: 'no space' })
   assert.deepEqual(failures, ['no space'])
+})
+
+test('rows that come to take too much memory elsewhere are written when somebody asks for room', async () => {
+  let isPressed = false
+  const blocks: number[] = []
+  const writer = new BlockWriter({
+    segments: { append: async (rows) => void blocks.push(rows.length) },
+    ageMsMax: 1e6,
+    isPressed: () => isPressed,
+    onWritten: (seq) => (isPressed = seq < 2),
+    onFailure: assert.fail,
+  })
+  writer.add([rowAt(1), rowAt(2)])
+  assert.equal(writer.askForRoom(), true)
+  isPressed = true
+  assert.equal(writer.askForRoom(), false)
+  await nextTurn()
+  assert.deepEqual([writer.askForRoom(), blocks], [true, [2]])
+  writer.add([rowAt(3)])
+  await nextTurn()
+  assert.equal(writer.pendingRows, 1)
+  await writer.close()
 })

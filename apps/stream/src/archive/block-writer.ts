@@ -6,6 +6,8 @@ export interface BlockWriterOptions {
   segments: { append(rows: readonly Row[]): Promise<unknown> }
   /** Longest time that a row waits for its block, in milliseconds. */
   ageMsMax: number
+  /** Rows that are in no block take too much memory elsewhere: they are written, though they do not fill a block. */
+  isPressed: () => boolean
   /** Rows up to `seq` are in blocks. */
   onWritten: (seq: number) => void
   onFailure: (error: Error) => void
@@ -20,7 +22,10 @@ const payloadBytesMax = 8 * 1024 * 1024
 const pendingRowsMax = 16 * rowsMax
 const pendingBytesMax = 64 * 1024 * 1024
 
-/** Gathers durable rows into blocks: a block is written when it is full, when its first row is old, or on demand. */
+/**
+ * Gathers durable rows into blocks: a block is written when it is full, when its first row is old, when its rows take too
+ * much memory, or on demand.
+ */
 export class BlockWriter {
   readonly #options: BlockWriterOptions
   #pending: Row[] = []
@@ -38,8 +43,14 @@ export class BlockWriter {
     return this.#pending.length
   }
 
-  get isFull(): boolean {
-    return this.#pendingBytes > pendingBytesMax || this.#pending.length > pendingRowsMax
+  /** Whether more rows should come. If not, a block is begun, so that there is room soon. */
+  askForRoom(): boolean {
+    const isFull =
+      this.#pendingBytes > pendingBytesMax ||
+      this.#pending.length > pendingRowsMax ||
+      this.#options.isPressed()
+    if (isFull && this.#pending.length > 0 && !this.#failure) this.#start(() => this.#isBlockDue())
+    return !isFull
   }
 
   /** Takes the next rows, in seq order. */
@@ -49,7 +60,7 @@ export class BlockWriter {
       this.#pendingBytes += row.payload.length
     }
     if (this.#failure || this.#pending.length === 0) return
-    if (this.#isBlockFull()) this.#start(() => this.#isBlockFull())
+    if (this.#isBlockDue()) this.#start(() => this.#isBlockDue())
     else this.#startSoon()
   }
 
@@ -73,8 +84,9 @@ export class BlockWriter {
     }
   }
 
-  #isBlockFull(): boolean {
-    return this.#pending.length >= rowsMax || this.#pendingBytes >= payloadBytesMax
+  #isBlockDue(): boolean {
+    const isFull = this.#pending.length >= rowsMax || this.#pendingBytes >= payloadBytesMax
+    return isFull || this.#options.isPressed()
   }
 
   #startSoon(): void {

@@ -87,6 +87,11 @@ export class Delivery {
     return this.#tail.bytes
   }
 
+  /** Whether rows that no block has take more memory than there is for the newest rows. */
+  isTailFull(): boolean {
+    return this.#tail.isFull()
+  }
+
   get cacheBytes(): number {
     return this.#cache.bytes
   }

@@ -64,6 +64,21 @@ test('rows that no block has stay, however many they are', () => {
   assert.deepEqual(readAll(tail, 398), [399, 400])
 })
 
+test('the tail is full by rows that no block has, with what readers had made of them, and by no others', () => {
+  const [first, second] = [runOf(1, 3), runOf(4, 6)]
+  const tail = new MemoryTail(first.bytes + second.bytes, 0)
+  tail.push(first)
+  tail.push(second)
+  assert.equal(tail.isFull(), false)
+  second.keep(100)
+  assert.equal(tail.isFull(), true)
+  tail.coveredByBlocks(3)
+  assert.equal(tail.isFull(), false)
+  tail.coveredByBlocks(6)
+  second.keep(10_000)
+  assert.equal(tail.isFull(), false)
+})
+
 test('a filter that takes long is given up after a while, and goes on from there without a gap', () => {
   const tail = new MemoryTail(1e9, 0)
   for (let head = 300; head <= 1200; head += 300) tail.push(runOf(head - 299, head))

@@ -43,6 +43,12 @@ export class MemoryTail {
     return this.#bytes
   }
 
+  /** Whether rows that no block has take more than the bound. Lets go of others first. */
+  isFull(): boolean {
+    this.#evict()
+    return this.#bytes > this.#bytesMax
+  }
+
   push(run: LiveRun): void {
     this.#runs.push(run)
     this.#bytes += run.bytes

@@ -42,8 +42,8 @@ export interface IngestOptions {
     Archive,
     | 'append'
     | 'appendedSeq'
+    | 'askForRoom'
     | 'blockSeq'
-    | 'isFull'
     | 'onRoom'
     | 'stateSaved'
     | 'whenDurable'
@@ -267,7 +267,7 @@ export class Ingest {
       this.#lanes.discount(lane)
       return await wait()
     }
-    if (this.#options.sink.isFull) return () => again(() => wait(this.#clock, roomLookMs))
+    if (!this.#options.sink.askForRoom()) return () => again(() => wait(this.#clock, roomLookMs))
     try {
       const outcome = event.refill.step()
       if (outcome === undefined) return () => again(() => setImmediate())
@@ -472,7 +472,7 @@ export class Ingest {
     const { checks, sink } = this.#options
     const bytes = checks?.verification.pendingBytes ?? 0
     this.#isPressed = bytes >= (this.#isPressed ? verifyBytes.low : verifyBytes.high)
-    if (this.#areManyWaiting || this.#isPressed || sink.isFull) this.#connection.pause()
+    if (!sink.askForRoom() || this.#areManyWaiting || this.#isPressed) this.#connection.pause()
     else this.#connection.resume()
   }
 

@@ -309,6 +309,7 @@ export class StreamProcess {
       world.onPoint('block-written')
       delivery.coveredByBlocks(seq)
     })
+    archive.boundTail(() => delivery.isTailFull())
     await this.#ledger.started(archive, recovered)
     for (const { did } of accounts)
       if (hidden.has(did) !== (this.#ledger.hidden.get(did)?.untilMs === Infinity))
