@@ -13,6 +13,7 @@ import { createXrpcServer, loadLexicons, siteOf, type XrpcServer } from '@tribut
 import { Archive } from './archive/archive.ts'
 import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
+import { lostSeqsOf } from './archive/lost-rows.ts'
 import { BackfillStore } from './backfill/backfill-store.ts'
 import { Coverage } from './backfill/coverage.ts'
 import { openBackfill } from './backfill/open-backfill.ts'
@@ -188,6 +189,7 @@ export async function startStream(
     dictionary,
     isCompatible,
     lookBackMs: settings.lookBackHours * hourMs,
+    lost: lostSeqsOf(database),
     subscribersMax: settings.subscribersMax,
     subscribersPerAddressMax: settings.subscribersPerAddressMax,
   })

@@ -151,6 +151,11 @@ const migrations = [
    INSERT INTO archived_records SELECT id, path, cid FROM records_by_did JOIN noted_accounts USING (did);
    DROP TABLE records_by_did;`,
   `CREATE INDEX repos_to_read ON repos (did) WHERE needs_refetch = 1 AND is_hidden = 0`,
+  `CREATE TABLE lost_rows (
+     id INTEGER PRIMARY KEY CHECK (id = 1),
+     after_seq INTEGER NOT NULL,
+     through_seq INTEGER NOT NULL
+   ) STRICT;`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

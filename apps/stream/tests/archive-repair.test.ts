@@ -9,10 +9,13 @@ import { repairSegment, verifySegments } from '@tributary/segment/node'
 import { eventually } from '@tributary/testkit'
 import { Archive } from '../src/archive/archive.ts'
 import { repairArchive, verifyArchive } from '../src/archive/archive-tools.ts'
+import { lostSeqsOf } from '../src/archive/lost-rows.ts'
 import { RepoStates, unknownRepo } from '../src/ingest/repo-states.ts'
 import { openStateDatabase } from '../src/state-database.ts'
+import { EventReader } from './event-reader.ts'
 import { flipBit } from './flip-bit.ts'
 import { newRow, numberOf } from './rows.ts'
+import { startTestStream } from './start-test-stream.ts'
 
 const dids = ['did:plc:a', 'did:plc:b', 'did:plc:c'] as const
 const sealedName = 'seg_0000000000.jss'
@@ -338,4 +341,45 @@ test('rows that only a damaged log had have their accounts marked, and the strea
       dids.map(() => isLost),
     )
   }
+})
+
+test('a reader that has seen rows which a repair lost is told which are gone, and that its cursor is of the future otherwise', async () => {
+  // The log has lost them too, or had let go of them.
+  for (const droppedSeq of [0, 12]) {
+    await using filled = await fill(12, droppedSeq)
+    rmSync(filled.file(activeName))
+    const log = join(filled.path, 'log')
+    for (const name of readdirSync(log))
+      if (droppedSeq === 0 && name.endsWith('.tlog')) rmSync(join(log, name))
+    await repairArchive(filled.path, { onSegment: () => {}, onLog: () => {}, onMarked: () => {} })
+    await using stream = await startTestStream({
+      dataDirectory: filled.path,
+      relayUrl: 'ws://127.0.0.1:1',
+    })
+    const toldAt = async (cursor: number): Promise<unknown[]> => {
+      using reader = await EventReader.open(stream.url, { cursor })
+      await reader.until(() => reader.messages.length > 0)
+      const [{ name, firstSeq, lastSeq, seq } = assert.fail()] = reader.messages
+      return [name ?? seq, firstSeq, lastSeq]
+    }
+    assert.deepEqual(await toldAt(6), [6, undefined, undefined])
+    assert.deepEqual(await toldAt(10), ['UnreadableEvents', 10, 12])
+    assert.deepEqual(await toldAt(12), ['UnreadableEvents', 12, 12])
+    assert.equal((await toldAt(13))[0], 'FutureCursor')
+  }
+})
+
+test('rows at the end of a damaged log count as lost also before the states account for them', async () => {
+  await using filled = await fill(6)
+  const [log] = readdirSync(join(filled.path, 'log')).filter((name) => name.endsWith('.tlog'))
+  const path = join(filled.path, 'log', log ?? assert.fail())
+  for (const n of [11, 12]) flipBit(path, readFileSync(path).lastIndexOf(`k${n}`))
+  const database = openStateDatabase(join(filled.path, 'state.sqlite'))
+  database.prepare('UPDATE upstream SET applied_seq = 6').run()
+  database.close()
+  await repairArchive(filled.path, { onSegment: () => {}, onLog: () => {}, onMarked: () => {} })
+  assert.deepEqual(marksIn(filled.path), [false, false, false], 'their events come again')
+  const repaired = openStateDatabase(join(filled.path, 'state.sqlite'))
+  assert.deepEqual(lostSeqsOf(repaired), { afterSeq: 10, throughSeq: 12 })
+  repaired.close()
 })

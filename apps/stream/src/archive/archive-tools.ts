@@ -14,6 +14,7 @@ import {
   verifySegments,
 } from '@tributary/segment/node'
 import { DirectoryInUseError, openStateDatabase, type StateDatabase } from '../state-database.ts'
+import { noteLost } from './lost-rows.ts'
 
 /**
  * Reads every byte of the archive. Changes nothing. While the stream runs its newest block may look torn.
@@ -52,9 +53,11 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   const reports: SegmentReport[] = []
   for await (const report of verifySegments(directory, blockSeq)) reports.push(report)
   const marked = new Set<string>()
+  let hasLost = log.damage.length > 0
   // Before what tells of the loss is replaced, so that a stop between the two does not lose that.
   const mark = (lost: readonly Pick<LostRows, 'mayHold'>[]): void => {
     if (lost.length === 0) return
+    hasLost = true
     for (const did of markIncomplete(database, (did) => lost.some(({ mayHold }) => mayHold(did))))
       marked.add(did)
   }
@@ -76,7 +79,10 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
     const floorSeq = Math.max(lastSeq, blockSeq, appliedSeq) + 1
     observer.onLog(await repairLog(join(dataDirectory, 'log'), { how: 'skip', floorSeq }))
   }
-  await lowerSeqs(dataDirectory, database, lastSeq)
+  const { files, lease } = await verifyLogOf(dataDirectory)
+  const newestSeq = files.reduce((newest, file) => Math.max(newest, file.lastSeq), lastSeq)
+  if (hasLost && lease) noteLost(database, { afterSeq: newestSeq, throughSeq: lease.limit - 1 })
+  lowerSeqs(database, { blockSeq: lastSeq, newestSeq, limit: lease?.limit ?? 0 })
   observer.onMarked(marked.size)
 }
 
@@ -90,14 +96,15 @@ function mayLackRows({ damage, files }: LogReport, blockSeq: number, appliedSeq:
 }
 
 /** States say no longer of rows that are gone that they are there, or the stream would not start. */
-async function lowerSeqs(dataDirectory: string, database: StateDatabase, blockSeq: number): Promise<void> {
-  const { files, lease } = await verifyLogOf(dataDirectory)
-  const newestSeq = files.reduce((newest, { lastSeq }) => Math.max(newest, lastSeq), blockSeq)
+function lowerSeqs(
+  database: StateDatabase,
+  { blockSeq, newestSeq, limit }: { blockSeq: number; newestSeq: number; limit: number },
+): void {
   database.prepare('UPDATE upstream SET block_seq = min(block_seq, ?)').run(blockSeq)
   // Where the lease is gone a start would give out their numbers again.
   database
     .prepare('UPDATE upstream SET applied_seq = min(applied_seq, ?) WHERE applied_seq < ?')
-    .run(newestSeq, lease?.limit ?? 0)
+    .run(newestSeq, limit)
 }
 
 /** Returns the accounts that are hit. */

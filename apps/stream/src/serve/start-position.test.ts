@@ -13,7 +13,7 @@ function segment(minSeq: number, maxSeq: number, hoursAgo: number): Pick<SealedS
 }
 
 const sealed = [segment(1, 100, 80), segment(101, 200, 40), segment(201, 300, 20), segment(301, 400, 5)]
-const lookBack = { lookBackMs: 36 * hourMs, nowMs, sealed }
+const lookBack = { lookBackMs: 36 * hourMs, lost: { afterSeq: 0, throughSeq: 0 }, nowMs, sealed }
 const delivery = {
   headSeq: 450,
   seqWitnessedAt: async (micros: number) => {
@@ -53,6 +53,19 @@ test('the next seq is no surprise, one further ahead is told and continues live'
   const ahead = await startPosition(452, delivery, lookBack)
   assert.equal(ahead.afterSeq, 450)
   assert.equal(ahead.info?.name, 'FutureCursor')
+})
+
+test('a seq that a repair has lost is told as such, and the next row is above all that were lost', async () => {
+  const repaired = { ...lookBack, lost: { afterSeq: 450, throughSeq: 460 } }
+  assert.deepEqual(await startPosition(451, delivery, repaired), { afterSeq: 450 })
+  for (const headSeq of [450, 470]) {
+    const source = { ...delivery, headSeq }
+    const { afterSeq, info } = await startPosition(455, source, repaired)
+    assert.equal(afterSeq, 460)
+    assert.deepEqual([info?.name, info?.firstSeq, info?.lastSeq], ['UnreadableEvents', 455, 460])
+    assert.equal(await clampedPosition(455, source, repaired), 460)
+  }
+  assert.equal((await startPosition(461, delivery, repaired)).info?.name, 'FutureCursor')
 })
 
 test('a time stands for the first row seen at or after it, and is clamped to the floor', async () => {

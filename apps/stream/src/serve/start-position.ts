@@ -1,5 +1,6 @@
 import type { SealedSegment } from '@tributary/segment/node'
 import { XrpcError } from '@tributary/xrpc'
+import type { LostSeqs } from '../archive/lost-rows.ts'
 import type { Info } from '../delivery/render.ts'
 import type { StartSource } from './time-seeks.ts'
 
@@ -14,6 +15,7 @@ export interface LookBack {
   /** How far back a cursor may reach, in milliseconds. 0: cursors are ignored. */
   lookBackMs: number
   nowMs: number
+  lost: LostSeqs
   /** The sealed segments, in order. */
   sealed: readonly Pick<SealedSegment, 'header'>[]
 }
@@ -26,7 +28,7 @@ const firstTimeCursor = 1e15
  * last one, so that what is not sealed yet can always be read and a plan and a replay together cover everything.
  * Where nothing older was ever archived there is no floor.
  */
-export function lookBackFloor({ lookBackMs, nowMs, sealed }: LookBack): number {
+export function lookBackFloor({ lookBackMs, nowMs, sealed }: Omit<LookBack, 'lost'>): number {
   const filled = sealed.filter(({ header }) => header.maxSeq > 0)
   const oldestMicros = (nowMs - lookBackMs) * 1000
   const recent = filled.find(({ header }) => header.maxWitnessedAt >= oldestMicros) ?? filled.at(-1)
@@ -53,6 +55,9 @@ export async function startPosition(
       `Cursor ${cursor} is below ${floor}, the oldest seq that can be replayed; read the archive with planSnapshot from afterSeq=${Math.max(0, cursor - 1)}, then connect with the cursor it ends at`,
     )
   }
+  const { lost } = lookBack
+  if (seq > lost.afterSeq + 1 && seq <= lost.throughSeq)
+    return { afterSeq: lost.throughSeq, info: lostRows(seq, lost.throughSeq) }
   const { headSeq } = delivery
   if (seq > headSeq + 1) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
   return { afterSeq: seq - 1 }
@@ -85,6 +90,11 @@ async function timePosition(
   const from = Math.max(seq, floor)
   const message = `The oldest event that can be replayed is ${from}`
   return { afterSeq: from - 1, info: { name: 'OutdatedCursor', message } }
+}
+
+function lostRows(firstSeq: number, lastSeq: number): Info {
+  const message = `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired`
+  return { name: 'UnreadableEvents', message, firstSeq, lastSeq }
 }
 
 function futureCursor(cursor: number, headSeq: number): Info {

@@ -11,6 +11,7 @@ import {
   type SubscriptionContext,
   type XrpcServer,
 } from '@tributary/xrpc'
+import type { LostSeqs } from '../archive/lost-rows.ts'
 import type { EventDictionary } from '../delivery/event-dictionary.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../delivery/render.ts'
@@ -33,6 +34,7 @@ export interface SubscribeMethodOptions {
   isCompatible?: boolean
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
+  lost: LostSeqs
   subscribersMax: number
   subscribersPerAddressMax: number
   /** Most DIDs that the filters of all subscribers may name together. Default 5,000,000: some 550 MB. */
@@ -43,6 +45,8 @@ export interface SubscribeMethodOptions {
   progressMs?: number
 }
 
+/** Readers of Jetstream know no other notices. */
+const jetstreamNotices: ReadonlySet<Info['name']> = new Set(['OutdatedCursor', 'UnreadableEvents'])
 const didsMax = 5_000_000
 const didsPerAddressMax = 200_000
 const progressMs = 15_000
@@ -51,7 +55,7 @@ const handshakesPerMinuteMin = 1000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
-  const { segments, delivery, fanout, watched, dictionary, lookBackMs } = options
+  const { segments, delivery, fanout, watched, dictionary, lookBackMs, lost } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options }, fanout)
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const seeks = new TimeSeeks(delivery)
@@ -76,10 +80,9 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const rendition = zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
     const subscription = { ...filter, rendition }
     const isOwn = plain === ownRendition
-    const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
+    const lookBack = { lookBackMs, lost, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(cursor, seeks.of(clientAddress), lookBack)
-    // Readers of Jetstream know no other notice.
-    const isKnown = (each: Info): boolean => isOwn || each.name === 'OutdatedCursor'
+    const isKnown = ({ name }: Info): boolean => isOwn || jetstreamNotices.has(name)
     const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
       (each) => each !== undefined && isKnown(each),
     ) as Info[] // without what is undefined
@@ -118,7 +121,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       (context) => subscribe(context, jetstreamRendition),
       { admit },
     )
-    serveV1Subscribe(server, { segments, delivery, fanout, lookBackMs, places, admit, seeks })
+    serveV1Subscribe(server, { segments, delivery, fanout, lookBackMs, lost, places, admit, seeks })
   }
 }
 

@@ -8,6 +8,7 @@ import { CloseReason, type Connection, type Fanout, type FanoutGroup } from '@tr
 import type { SegmentDirectory } from '@tributary/segment/node'
 import { type UpgradeContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { jetstreamV1Dictionary } from '@tributary/zstd-dictionary'
+import type { LostSeqs } from '../archive/lost-rows.ts'
 import { EventDictionary } from '../delivery/event-dictionary.ts'
 import type { FilterGroup } from '../delivery/filter-group.ts'
 import type { Rendition } from '../delivery/rendition.ts'
@@ -24,6 +25,7 @@ export interface V1SubscribeOptions {
   delivery: Delivery
   fanout: Fanout
   lookBackMs: number
+  lost: LostSeqs
   places: SubscriberPlaces
   /** Whether an address may have one more handshake and subscriber. @throws XrpcError when it may not. */
   admit: (address: string) => void
@@ -32,7 +34,7 @@ export interface V1SubscribeOptions {
 
 /** Adds the endpoint to a server. */
 export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions): void {
-  const { segments, delivery, fanout, lookBackMs, places, admit, seeks } = options
+  const { segments, delivery, fanout, lookBackMs, lost, places, admit, seeks } = options
   const silent = silentGroup(fanout, delivery)
   let dictionary: EventDictionary | undefined
   const compressed = async (): Promise<Rendition> =>
@@ -47,7 +49,7 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     // First, so that nothing is read for a reader that has no place.
     places.check(wish)
     const rendition = isCompressed ? await compressed() : v1Rendition
-    const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
+    const lookBack = { lookBackMs, lost, nowMs: Date.now(), sealed: segments.sealed }
     const afterSeq = await clampedPosition(cursor, seeks.of(clientAddress), lookBack)
     // Once more: nothing is waited for between this and taking the place.
     places.check(wish)

@@ -1,0 +1,24 @@
+import type { StateDatabase } from '../state-database.ts'
+
+/** Seqs of rows that a repair may have lost, and that readers may have seen. No row has such a seq, or ever gets it. */
+export interface LostSeqs {
+  /** The newest row that was kept. */
+  readonly afterSeq: number
+  /** The newest number that may have been given out by then. */
+  readonly throughSeq: number
+}
+
+const nothing: LostSeqs = { afterSeq: 0, throughSeq: 0 }
+
+/** Notes what the newest repair may have lost at the end of the archive. */
+export function noteLost(database: StateDatabase, { afterSeq, throughSeq }: LostSeqs): void {
+  database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (1, ?, ?)').run(afterSeq, throughSeq)
+}
+
+/** What the newest repair may have lost at the end of the archive; an empty range where there was none. */
+export function lostSeqsOf(database: StateDatabase): LostSeqs {
+  const lost = database.prepare<[], LostSeqs>(
+    'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows',
+  )
+  return lost.get() ?? nothing
+}
