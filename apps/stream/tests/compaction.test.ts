@@ -13,7 +13,7 @@ import { createLogger } from '@tributary/telemetry'
 import { Archive } from '../src/archive/archive.ts'
 import { verifyArchive } from '../src/archive/archive-tools.ts'
 import { Compaction } from '../src/compaction/compaction.ts'
-import { CompactionStore } from '../src/compaction/compaction-store.ts'
+import { CompactionStore, type Takedown } from '../src/compaction/compaction-store.ts'
 import { RepoStates, unknownRepo } from '../src/ingest/repo-states.ts'
 import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader } from './event-reader.ts'
@@ -273,6 +273,10 @@ test('many segments are asked for many takedowns in turns of the event loop, onc
   const before = turns
   assert.equal((await compaction.pendingSegments()).length, segmentCount)
   assert.ok(turns <= before + 1)
+  // Who asks for metrics without pause does not have all of them looked at.
+  const takedowns = t.mock.method(store, 'takedowns')
+  assert.equal(compaction.report.pendingTakedowns, dids.length)
+  assert.equal(takedowns.mock.callCount(), 0)
   const known = [...store.takedowns()].map((each) => ({ ...each, lookedSeq: segmentCount }))
   await store.notePass(known)
   assert.equal(compaction.report.pendingTakedowns, 0)
@@ -282,6 +286,29 @@ test('many segments are asked for many takedowns in turns of the event loop, onc
   await states.save({ relayUrl: '', epoch: 0, cursor: 0, epochBeganMs: 0 }, covered, Promise.resolve())
   assert.deepEqual([...store.takedowns()], [...new CompactionStore(database).takedowns()])
   assert.equal((await compaction.pendingSegments()).length, 0)
+})
+
+test('takedowns are counted as they are, when they come again, were looked for or are done', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'compaction-'))
+  const database = openStateDatabase(join(directory.path, 'state.sqlite'))
+  const store = new CompactionStore(database)
+  const note = (...dids: string[]): void => {
+    for (const did of dids) store.noteTakedown({ alongside: (_, onSaved) => onSaved?.() }, did)
+  }
+  const counts = (): number[] => [0, 1, 10, 11].map((seq) => store.countBefore(seq))
+  const all = (): Takedown[] => [...store.takedowns()]
+  note('did:plc:a', 'did:plc:b', 'did:plc:c')
+  note('did:plc:b')
+  assert.deepEqual(counts(), [3, 3, 3, 3])
+  await store.notePass(
+    all().map((each) => ({ ...each, lookedSeq: 10, upToSeq: each.did === 'did:plc:a' ? 5 : 12 })),
+  )
+  assert.deepEqual(counts(), [0, 0, 0, 2])
+  note('did:plc:c')
+  assert.deepEqual(counts(), [1, 1, 1, 2])
+  await store.notePass(all().map((each) => ({ ...each, lookedSeq: 12 })))
+  assert.deepEqual([all(), store.countBefore(Infinity)], [[], 0])
+  database.close()
 })
 
 /** Time passes by waiting alone. The `stopAt`th wait that is longer than a second begins with something else. */

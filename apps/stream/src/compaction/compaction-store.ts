@@ -20,7 +20,9 @@ export class CompactionStore {
   readonly #clock: Clock
   readonly #commit: CommitAndSync
   /** By account, in the order in which they were noted: each download asks for them. */
-  readonly #takedowns: Map<string, Takedown>
+  readonly #takedowns = new Map<string, Takedown>()
+  /** How many takedowns there are of each `lookedSeq`. They have few: passes look through all that was sealed. */
+  readonly #counts = new Map<number, number>()
   #revision = 0
   #compactedSeq: number
 
@@ -32,7 +34,7 @@ export class CompactionStore {
       `SELECT did, at_ms AS atMs, looked_seq AS lookedSeq, up_to_seq AS upToSeq, 0 AS againAtMs
        FROM pending_takedowns ORDER BY at_ms`,
     )
-    this.#takedowns = new Map(stored.all().map((each) => [each.did, each]))
+    for (const each of stored.all()) this.#put(each)
     const seq = database.prepare<[], number>('SELECT compacted_seq FROM compaction').pluck().get()
     this.#compactedSeq = seq ?? 0
   }
@@ -53,6 +55,13 @@ export class CompactionStore {
     return this.#takedowns.values()
   }
 
+  /** How many takedowns were not looked for up to a seq. */
+  countBefore(seq: number): number {
+    let count = 0
+    for (const [lookedSeq, some] of this.#counts) if (lookedSeq < seq) count += some
+    return count
+  }
+
   /** Another one whenever a takedown was noted, or how far it was looked at. */
   get revision(): number {
     return this.#revision
@@ -63,8 +72,9 @@ export class CompactionStore {
     const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns (did, at_ms) VALUES (?, ?)')
     const atMs = this.#clock.nowMs()
     const note = (): void => {
-      this.#takedowns.delete(did)
-      this.#takedowns.set(did, { did, atMs, lookedSeq: -1, upToSeq: 0, againAtMs: 0 })
+      // The newest is last.
+      this.#delete(did)
+      this.#put({ did, atMs, lookedSeq: -1, upToSeq: 0, againAtMs: 0 })
       this.#revision++
     }
     states.alongside(() => put.run(did, atMs), note)
@@ -90,10 +100,30 @@ export class CompactionStore {
     for (const each of takedowns) {
       const { did, atMs } = each
       if (this.#takedowns.get(did)?.atMs !== atMs) continue
-      if (isDone(each)) this.#takedowns.delete(did)
-      else this.#takedowns.set(did, each)
+      if (isDone(each)) this.#delete(did)
+      else this.#put(each)
     }
     this.#revision++
+  }
+
+  /** In the place of what there is of the account. */
+  #put(takedown: Takedown): void {
+    this.#count(this.#takedowns.get(takedown.did), -1)
+    this.#takedowns.set(takedown.did, takedown)
+    this.#count(takedown, 1)
+  }
+
+  #delete(did: string): void {
+    this.#count(this.#takedowns.get(did), -1)
+    this.#takedowns.delete(did)
+  }
+
+  #count(takedown: Takedown | undefined, change: 1 | -1): void {
+    if (!takedown) return
+    const { lookedSeq } = takedown
+    const count = (this.#counts.get(lookedSeq) ?? 0) + change
+    if (count === 0) this.#counts.delete(lookedSeq)
+    else this.#counts.set(lookedSeq, count)
   }
 }
 

@@ -103,12 +103,11 @@ export class Compaction {
 
   get report(): CompactionReport {
     const { store } = this.#options
-    const pendingTakedowns = this.#openTakedowns().length
     return {
       ...this.#report,
       isRunning: this.#isRunning || this.#isWanted,
       compactedSeq: store.compactedSeq,
-      pendingTakedowns,
+      pendingTakedowns: store.countBefore(this.#sealedSeq),
     }
   }
 
@@ -139,7 +138,7 @@ export class Compaction {
 
   async #pendingNames(sealed: readonly SealedSegment[]): Promise<string[]> {
     const names: string[] = []
-    if (this.#openTakedowns().length === 0) return names
+    if (this.#options.store.countBefore(this.#sealedSeq) === 0) return names
     for (const segment of sealed) {
       if (await this.isPending(segment)) names.push(segment.name)
       // Up to a thousand accounts were looked for, in a filter that may have been in memory.
