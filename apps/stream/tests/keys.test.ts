@@ -62,6 +62,17 @@ test('a key is created and shown once, rotated with a while for the change, and 
   )
 })
 
+test('a change of a key that changes nothing is refused, and is not in the audit', async () => {
+  await using stream = await startTestStream({})
+  const { status, body } = await operate(stream, 'updateKey', { id: 1, actor: 'ann' })
+  assert.equal(status, 400)
+  assert.deepEqual(body, {
+    error: 'InvalidRequest',
+    message: 'give requestsPerHour, megabytesPerDay or both',
+  })
+  assert.deepEqual((await operate(stream, 'listAudit')).body['audit'], [])
+})
+
 test('a key over its quota is told when to come back, and others are not', async () => {
   await using stream = await startTestStream({})
   assert.equal((await operate(stream, 'updateKey', { id: 1, requestsPerHour: 2 })).status, 200)

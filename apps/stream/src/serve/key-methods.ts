@@ -58,6 +58,8 @@ export function addKeyMethods({ server, operations, keys }: OperatorParts): void
     async ({ id, ...change }, request) =>
       await operations.run(request, () => () => {
         const { requestsPerHour, megabytesPerDay } = goodKey(id)
+        if (Object.keys(change).length === 0)
+          throw new XrpcError(400, 'InvalidRequest', 'give requestsPerHour, megabytesPerDay or both')
         const before = { requestsPerHour, megabytesPerDay }
         const after = { ...before, ...change }
         keys.setQuota(id, after)
