@@ -292,10 +292,7 @@ test('what a host gives and cannot be used is failed, what nobody has is unavail
     new Map(repos.map(({ did, state }) => [did, state])),
     new Map([forged, gone].map(({ did }) => [did, did === gone.did ? 'unavailable' : 'failed'])),
   )
-  assert.equal(
-    (await coverageOf(stream)).hosts[0]?.collections[0]?.reason,
-    '1 repositories could not be read',
-  )
+  assert.equal((await coverageOf(stream)).hosts[0]?.collections[0]?.reason, '1 repository could not be read')
   host.answers.delete('com.atproto.sync.getRepo')
   assert.equal((await operate(stream, 'retryJob', { id: 1 })).status, 200)
   await untilComplete(stream, first)

@@ -133,8 +133,14 @@ export function fieldsOf(base: string, body: unknown, ...names: readonly string[
 }
 
 /** It was no service of ours that answered so. */
-export function notOurs(base: string, how: string): NoAnswerError {
-  return new NoAnswerError(`${baseOf(base)} answered ${how}: is it the service's address?`)
+export function notOurs(base: string, how: string, expected = "the service's address"): NoAnswerError {
+  return new NoAnswerError(`${baseOf(base)} answered ${how}: is it ${expected}?`)
+}
+
+/** Which of our services has a method. */
+function serviceOf(method: string): 'relay' | 'stream' | 'feed' {
+  if (method.startsWith('org.impact.')) return 'feed'
+  return /^(?:com\.atproto|network\.social\.stream\.relay)\./.test(method) ? 'relay' : 'stream'
 }
 
 /** Why an answer is none. `body` is undefined where it was no JSON. */
@@ -147,7 +153,7 @@ function refusalOf(base: string, method: string, response: Response, body: unkno
   const said = words.join(': ') || `${base} answered ${response.status}`
   if (response.status === 401 || response.status === 403) return new RefusedTokenError(said)
   if (response.status === 501) {
-    const error = notOurs(base, `501 ${said}`)
+    const error = notOurs(base, `501 ${said}`, `the address of a ${serviceOf(method)}`)
     // A service without an operator token has no methods for operators.
     if (method.includes('.admin.'))
       error.message += ' If it is, it runs without the setting operatorToken, which turns these commands on'

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import { hasFields } from './answer-lists.ts'
 import { readBytes } from './call-service.ts'
+import { counted } from './counted.ts'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
 import { printable, writeTable } from './operator/text-table.ts'
 import { printJson } from './print-json.ts'
@@ -141,7 +142,7 @@ function secondsBehind(events: number | undefined, newestEventTime: string | und
 
 function lagText(events: number | undefined, seconds: number | undefined): string {
   const parts = [
-    ...(events === undefined ? [] : [`${events} events`]),
+    ...(events === undefined ? [] : [counted(events, 'event')]),
     ...(seconds === undefined ? [] : [`${Math.round(seconds)} s`]),
   ]
   return parts.join(', ')
@@ -243,9 +244,9 @@ async function hostsOf(
   }
   const faulty = hosts.filter(({ state }) => faultyStates.includes(String(state)))
   const lines = faulty.slice(0, hostLinesMax).map(describeHost)
-  if (faulty.length > lines.length) lines.push(`and ${faulty.length - lines.length} more sources`)
+  if (faulty.length > lines.length) lines.push(`and ${counted(faulty.length - lines.length, 'more source')}`)
   const read = hosts.filter(({ state }) => readStates.includes(String(state)))
-  return { reads: `${read.length} of ${hosts.length} PDSs`, faults: lines }
+  return { reads: `${read.length} of ${counted(hosts.length, 'PDS')}`, faults: lines }
 }
 
 function describeHost(host: Json): string {

@@ -3,7 +3,7 @@
  * change them on purpose, remove those that change, run this test, and look at what it wrote.
  */
 import assert from 'node:assert/strict'
-import { mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -66,6 +66,10 @@ test('what commands print of real services is as it was looked at, and fits the 
   })
   const segment = join(directory.path, 'seg_0000000000.jss')
   await writeSegment(segment)
+  const archived = join(directory.path, 'archived')
+  await mkdir(join(archived, 'segments'), { recursive: true })
+  await copyFile(segment, join(archived, 'segments', 'seg_0000000000.jss'))
+  await (await ActiveSegment.create(join(archived, 'segments', 'seg_0000000001.jss'))).close()
   const relayFiles = join(directory.path, 'relay-files')
   await writeLog(join(relayFiles, 'log'))
   const index = join(directory.path, 'index.sqlite')
@@ -121,6 +125,8 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('stream', 'keys', 'create', 'a reader', '--requests-per-hour', '5'),
       of('stream', 'keys', 'rotate', '1'),
       of('stream', 'keys', 'limit', '2', '--megabytes-per-day', '6'),
+      of('stream', 'keys', 'limit', '2'),
+      ['stream', 'keys', 'list', '--url', relay.url, '--operator-token-file', token],
       of('stream', 'keys', 'revoke', '2', '--json'),
       of('stream', 'keys', 'revoke', '2'),
       of('stream', 'jobs', 'start', '--hostname', 'pds.example.com'),
@@ -177,6 +183,7 @@ test('what commands print of real services is as it was looked at, and fits the 
       ['verify', '--archive', nobody[1] ?? ''],
       ['feed', 'show', did, ...nobody],
       ['stream', 'archive', 'verify', '--data-directory', join(directory.path, 'nothing')],
+      ['stream', 'archive', 'verify', '--data-directory', archived],
       ['relay', 'log', 'verify', '--data-directory', join(directory.path, 'nothing')],
     ]
     const calls = [

@@ -175,10 +175,19 @@ test('a service without an operator token, and a token that nothing names, are a
   assert.equal(off.code, 69)
   assert.match(
     off.stderr,
-    /is it the service's address\? If it is, it runs without the setting operatorToken/,
+    /is it the address of a relay\? If it is, it runs without the setting operatorToken/,
   )
-  const other = await commands.run(['relay', 'hosts', 'list', '--public', '--url', service.url])
-  assert.match(other.stderr, /is it the service's address\?\n$/)
+  const others = [
+    { args: ['relay', 'hosts', 'list', '--public'], expected: 'relay' },
+    { args: ['stream', 'coverage'], expected: 'stream' },
+    { args: ['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx'], expected: 'feed' },
+  ]
+  for (const { args, expected } of others) {
+    const { stderr } = await commands.run([...args, '--url', service.url])
+    assert.match(stderr, new RegExp(`is it the address of a ${expected}\\?\n$`))
+  }
+  const keys = ['stream', 'keys', 'list', '--url', service.url, '--operator-token-file', directory.token]
+  assert.match((await commands.run(keys)).stderr, /is it the address of a stream\? If it is, it runs without/)
 
   for (const args of [state, ['seal', '--url', service.url]]) {
     const unnamed = await runCli(args, { directory: directory.path })

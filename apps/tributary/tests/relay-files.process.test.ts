@@ -150,7 +150,7 @@ test('a damaged log stops the start with the commands that repair it; cut, its s
   // Where a block ends depends on what was written at once: the records of the damaged one may not be countable.
   assert.match(
     repaired.stdout,
-    /1 files replaced, \d+ records kept, (?:[1-9]\d* lost|0 lost, not counting those in \d+ bytes that cannot be read)[,;]? /,
+    /1 file replaced, \d+ records? kept, (?:[1-9]\d* lost|0 lost, not counting those in \d+ bytes that cannot be read)[,;]? /,
   )
   assert.match(repaired.stdout, /--rebuild-state/)
   assert.ok(existsSync(`${path}.damaged`))

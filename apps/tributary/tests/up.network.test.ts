@@ -124,7 +124,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
     assert.equal(status.code, 0, status.stdout)
     assert.equal(status.stdout.match(/ ready /g)?.length, 4)
     assert.ok(status.stdout.split('\n').every((line) => line.length <= 100))
-    assert.match(status.stdout, /^relay +ready +http\S+ +\d+ s +1 of 1 PDSs +\d+ s +\d+ +\d/m)
+    assert.match(status.stdout, /^relay +ready +http\S+ +\d+ s +1 of 1 PDS +\d+ s +\d+ +\d/m)
     assert.match(
       status.stdout,
       /^stream +ready +http\S+ +\d+ events, \d+ s +relay connected +\d+ s +\d+ +\d/m,
@@ -280,7 +280,7 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
   const whole = await verify('--api-key-file', keyFile)
   assert.deepEqual([whole.code, whole.stderr], [0, ''])
   assert.match(whole.stdout, /^seg_0000000000\.jss {2}seq 1 to \d+ {2}\d+ rows/)
-  assert.match(whole.stdout, /^\d+ segments, \d+ rows, up to seq \d+: no damage$/m)
+  assert.match(whole.stdout, /^\d+ segments?, \d+ rows?, up to seq \d+: no damage$/m)
   const keyless = await verify()
   assert.equal(keyless.code, 77, 'it needs a key')
   assert.match(keyless.stderr, /; give an archive key with --api-key-file\n$/)
@@ -309,7 +309,7 @@ async function checkArchive(data: string, streamUrl: string): Promise<void> {
   assert.deepEqual(titles, ['one', 'two'])
   assert.match((await commands.run(['inspect', 'block', file, '0'])).stdout, /^SEQ +TIME +KIND +DID/)
   const missing = await commands.run(['inspect', 'block', file, '999'])
-  assert.deepEqual([missing.code, /has \d+ blocks, from 0 on/.test(missing.stderr)], [64, true])
+  assert.deepEqual([missing.code, /has \d+ blocks?, from 0 on/.test(missing.stderr)], [64, true])
 
   const bytes = await readFile(file)
   const spoilt = Buffer.from(bytes)
@@ -368,7 +368,7 @@ async function backfillTwice(options: {
     '3',
   ])
   assert.equal(shown.code, 0)
-  assert.match((await backfill(key)).stderr, /done: 1 events/)
+  assert.match((await backfill(key)).stderr, /done: 1 event /)
   assert.deepEqual(titlesOf(await readFile(output, 'utf8')), ['one', 'two', 'three'])
 }
 

@@ -118,7 +118,7 @@ export class Coverage {
       return { collection, status: 'unknown', reason: 'no backfill of this PDS was done' }
     const failed = Math.max(...done.map(({ id }) => ofJobs.get(id)?.failed ?? 0))
     if (failed > 0)
-      return { collection, status: 'unknown', reason: `${failed} repositories could not be read` }
+      return { collection, status: 'unknown', reason: `${repositories(failed)} could not be read` }
     return { collection, status: 'complete', completeAtSeq: Math.min(...done.map((job) => job.throughSeq)) }
   }
 
@@ -126,9 +126,13 @@ export class Coverage {
     if (job.state === 'paused') return 'the backfill is paused'
     const error = this.#options.backfill.errorOf(job)
     if (error !== undefined) return `the PDS does not answer: ${error}`
-    if (!job.isListed) return `the backfill is under way: ${job.listed} repositories were listed so far`
-    return `the backfill is under way: ${pending} of ${job.listed} repositories are left`
+    if (!job.isListed) return `the backfill is under way, with ${repositories(job.listed)} listed so far`
+    return `the backfill is under way, with ${pending} of ${repositories(job.listed)} left`
   }
+}
+
+function repositories(count: number): string {
+  return count === 1 ? '1 repository' : `${count} repositories`
 }
 
 /** The name of a job in one of its states. */

@@ -3,6 +3,7 @@ import { recordCborToValue } from '@tributary/protocol'
 import { type BlockView, refuseLargeBlocks, rowKind, type RowKind } from '@tributary/segment'
 import { SealedSegment } from '@tributary/segment/node'
 import { UsageError } from '../command-errors.ts'
+import { counted } from '../counted.ts'
 import { readCount } from '../operator/operator-command.ts'
 import { textLines, writeTable } from '../operator/text-table.ts'
 import { jsonText, printJson } from '../print-json.ts'
@@ -66,7 +67,7 @@ async function inspectBlock(
   const at = readCount(index)
   refuseLargeBlocks(segment.blocks, blockBytesMax)
   if (at >= segment.blocks.length)
-    throw new UsageError(`${segment.name} has ${segment.blocks.length} blocks, from 0 on`)
+    throw new UsageError(`${segment.name} has ${counted(segment.blocks.length, 'block')}, from 0 on`)
   const block = await segment.readBlock(at)
   const rows = Array.from({ length: block.count }, (_, row) => rowOf(block, row))
   if (json) {

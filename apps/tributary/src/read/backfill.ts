@@ -9,6 +9,7 @@ import {
 } from '@tributary/client/node'
 import { collectGarbageSooner } from '@tributary/settings'
 import { UsageError } from '../command-errors.ts'
+import { counted } from '../counted.ts'
 import { exitCodeOf, exitCodes } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { printJson } from '../print-json.ts'
@@ -92,8 +93,8 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     }
     progress.print(
       [
-        `${stop.aborted ? 'stopped' : 'done'}: ${count} events after seq ${afterSeq} through seq ${cursor}${stop.aborted ? '' : `, ${target.words}`}`,
-        ...(gaps > 0 ? [`${gaps} gaps: what is named above is missing`] : []),
+        `${stop.aborted ? 'stopped' : 'done'}: ${counted(count, 'event')} after seq ${afterSeq} through seq ${cursor}${stop.aborted ? '' : `, ${target.words}`}`,
+        ...(gaps > 0 ? [`${counted(gaps, 'gap')}: what is named above is missing`] : []),
         ...(file ? ['run it again to continue from here'] : []),
       ].join('; '),
     )

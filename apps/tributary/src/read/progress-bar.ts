@@ -1,4 +1,5 @@
 import type { DownloadProgress } from '@tributary/client/node'
+import { counted } from '../counted.ts'
 import { sayError, sayNotice } from '../say.ts'
 
 const barChars = 24
@@ -55,7 +56,7 @@ export function progressText(
   { events, seconds }: { events: number; seconds: number },
 ): string {
   const rate = bytes / Math.max(seconds, 0.001)
-  const tail = `${events} events  ${megabytes(rate)} MB/s`
+  const tail = `${counted(events, 'event')}  ${megabytes(rate)} MB/s`
   if (totalBytes === undefined || totalBytes === 0) {
     return `${megabytes(doneBytes)} MB  seq ${cursor} of ${throughSeq}  ${tail}`
   }
@@ -79,7 +80,7 @@ export function seqText(
   const part = (cursor - afterSeq) / Math.max(1, throughSeq - afterSeq)
   const left = part > 0 ? `  ${duration((seconds * (1 - part)) / part)} left` : ''
   const rate = Math.round(events / Math.max(seconds, 0.001))
-  return `${barOf(part)}  seq ${cursor} of ${throughSeq}  ${events} events  ${rate} events/s${left}`
+  return `${barOf(part)}  seq ${cursor} of ${throughSeq}  ${counted(events, 'event')}  ${rate} events/s${left}`
 }
 
 function barOf(part: number): string {

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { repairLog } from '@tributary/event-log'
 import { attempt } from '../attempt.ts'
+import { counted } from '../counted.ts'
 import { FileUseError, UsageError } from '../command-errors.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
@@ -88,9 +89,11 @@ export async function repair({
     const { replaced, recordsKept, recordsLost, bytesUnreadable, nextSeq } = report
     if (shown.json) return printJson(report)
     const uncounted =
-      bytesUnreadable > 0 ? `, not counting those in ${bytesUnreadable} bytes that cannot be read` : ''
+      bytesUnreadable > 0
+        ? `, not counting those in ${counted(bytesUnreadable, 'byte')} that cannot be read`
+        : ''
     process.stdout.write(
-      `${replaced.length} files replaced, ${recordsKept} records kept, ${recordsLost} lost${uncounted}; the next seq is ${nextSeq}\n`,
+      `${counted(replaced.length, 'file')} replaced, ${counted(recordsKept, 'record')} kept, ${recordsLost} lost${uncounted}; the next seq is ${nextSeq}\n`,
     )
     if (cut && replaced.length > 0)
       process.stdout.write('start the relay once with --rebuild-state: its state is ahead of the log now\n')

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { readStoredLog, verifyLog, type LogReport } from '@tributary/event-log'
 import { decodeFrame, FrameError } from '@tributary/protocol'
 import { FileUseError } from '../command-errors.ts'
+import { counted } from '../counted.ts'
 import { printable, writeTable } from '../operator/text-table.ts'
 import { jsonText, printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
@@ -29,11 +30,13 @@ export function printReport(report: LogReport, { json, wide }: { json: boolean; 
   })
   const records = files.reduce((sum, file) => sum + file.records, 0)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
-  const lines = [`${files.length} files, ${records} records, ${bytes} bytes`]
+  const lines = [
+    [counted(files.length, 'file'), counted(records, 'record'), counted(bytes, 'byte')].join(', '),
+  ]
   if (lease) lines.push(`sequence numbers are reserved up to ${lease.limit - 1}`)
-  if (tornBytes > 0) lines.push(`${tornBytes} bytes at the end are not whole yet: a start cuts them`)
+  if (tornBytes > 0) lines.push(`not whole yet at the end, and cut by a start: ${counted(tornBytes, 'byte')}`)
   for (const { file, offset, bytes, afterSeq, what } of damage)
-    lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, after seq ${afterSeq}: ${what}`)
+    lines.push(`DAMAGED ${file} at byte ${offset}, ${counted(bytes, 'byte')}, after seq ${afterSeq}: ${what}`)
   if (damage.length === 0) lines.push('no damage')
   process.stdout.write(lines.map((line) => `${printable(line)}\n`).join(''))
 }

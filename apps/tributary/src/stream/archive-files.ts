@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { repairArchive, verifyArchive } from '@tributary/stream/archive-tools'
 import { attempt } from '../attempt.ts'
 import { FileUseError } from '../command-errors.ts'
+import { counted } from '../counted.ts'
 import { printJson } from '../print-json.ts'
 
 export interface ArchiveOptions {
@@ -52,7 +53,7 @@ async function repairing({ dataDirectory, json }: ArchiveOptions): Promise<numbe
   await repairArchive(dataDirectory, {
     onSegment: (segment, { rowsKept, lost }) => {
       repaired++
-      say(`${textOf(segment)}\n  replaced: ${rowsKept} rows kept`)
+      say(`${textOf(segment)}\n  replaced: ${counted(rowsKept, 'row')} kept`)
       for (const { afterSeq, beforeSeq } of lost)
         say(
           `  LOST rows after seq ${afterSeq}${beforeSeq === Infinity ? '' : ` and before seq ${beforeSeq}`}`,
@@ -60,11 +61,13 @@ async function repairing({ dataDirectory, json }: ArchiveOptions): Promise<numbe
     },
     onLog: ({ replaced, recordsKept, recordsLost }) => {
       repaired++
-      say(`log: ${replaced.length} files replaced, ${recordsKept} records kept, ${recordsLost} lost`)
+      say(
+        `log: ${counted(replaced.length, 'file')} replaced, ${counted(recordsKept, 'record')} kept, ${recordsLost} lost`,
+      )
     },
     onMarked: (accounts) => {
       if (repaired === 0) say('no damage: nothing was changed')
-      else say(`${accounts} accounts are marked as incomplete`)
+      else say(`marked as incomplete: ${counted(accounts, 'account')}`)
     },
   })
   return 0
@@ -93,7 +96,8 @@ async function repairToJson(dataDirectory: string): Promise<object> {
 }
 
 function textOf({ name, isSealed, rows, firstSeq, lastSeq, damage }: Segment): string {
-  const head = `${name}  seq ${firstSeq} to ${lastSeq}  ${rows} rows${isSealed ? '' : '  not sealed'}`
+  const seqs = lastSeq === 0 ? 'no rows' : `seq ${firstSeq} to ${lastSeq}  ${counted(rows, 'row')}`
+  const head = `${name}  ${seqs}${isSealed ? '' : '  not sealed'}`
   return [head, ...damage.map((what) => `DAMAGED ${name}: ${what}`)].join('\n')
 }
 

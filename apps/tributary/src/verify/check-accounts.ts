@@ -1,4 +1,5 @@
 import type { Did } from '@tributary/protocol'
+import { counted } from '../counted.ts'
 import { networkOf, type NetworkOptions } from './network.ts'
 import { checkRepo, type RepoReport } from './repo-check.ts'
 import { reportText, withoutCoverage } from './report-text.ts'
@@ -38,7 +39,7 @@ function sumText(reports: readonly RepoReport[]): string {
   const faults = reports.reduce((sum, { faultCount }) => sum + faultCount, 0)
   const unknown = reports.filter(({ state }) => state === 'unknown').length
   const words = [
-    `${reports.length} accounts compared with their hosts: ${faults === 0 ? 'no faults' : `${faults} faults`}`,
+    `${counted(reports.length, 'account')} compared with their hosts: ${faults === 0 ? 'no faults' : counted(faults, 'fault')}`,
     ...(unknown > 0 ? [`${unknown} not checked`] : []),
   ]
   return `${words.join(', ')}\n`

@@ -1,3 +1,4 @@
+import { counted } from '../counted.ts'
 import { printable } from '../operator/text-table.ts'
 import type { RepoReport } from './repo-check.ts'
 
@@ -11,9 +12,10 @@ export function reportText(report: RepoReport): string {
   const lines = [
     `${did} at ${host ?? 'no host'}: ${stateText(report)}`,
     ...faults.map(({ fault, subject, detail }) => `${fault.toUpperCase()} ${subject}: ${detail}`),
-    ...(faultCount > faults.length ? [`and ${faultCount - faults.length} faults more`] : []),
+    ...(faultCount > faults.length ? [`and ${counted(faultCount - faults.length, 'more fault')}`] : []),
     ...incomplete.map(
-      ({ collection, reason, missing }) => `not there yet: ${missing} records of ${collection} (${reason})`,
+      ({ collection, reason, missing }) =>
+        `not there yet: ${counted(missing, 'record')} of ${collection} (${reason})`,
     ),
   ]
   // What hosts and streams write must not reach the terminal as commands.
@@ -21,11 +23,11 @@ export function reportText(report: RepoReport): string {
 }
 
 function stateText({ state, why, rev, records, compared, throughSeq, faultCount }: RepoReport): string {
-  const faults = faultCount === 0 ? 'no faults' : `${faultCount} faults`
+  const faults = faultCount === 0 ? 'no faults' : counted(faultCount, 'fault')
   if (state === 'unknown') return `not checked: ${why}`
   if (state === 'wrong') return faults
   const compare = throughSeq === undefined ? '' : ` compared with the stream through seq ${throughSeq}`
   if (state === 'away') return `${why}${compare && `,${compare}`}: ${faults}`
   const share = compare === '' || compared === records ? '' : ` ${compared} of them`
-  return `rev ${rev}, ${records} records,${share}${compare || ' signature and tree checked'}: ${faults}`
+  return `rev ${rev}, ${counted(records, 'record')},${share}${compare || ' signature and tree checked'}: ${faults}`
 }

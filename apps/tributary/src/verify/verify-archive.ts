@@ -13,6 +13,7 @@ import {
 import { nodeDecompress } from '@tributary/segment/node'
 import { pagesOf } from '../answer-lists.ts'
 import { callService, fetchBytes } from '../call-service.ts'
+import { counted } from '../counted.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
@@ -80,8 +81,10 @@ export async function runVerifyArchive(options: VerifyArchiveOptions): Promise<n
     const rows = segments.reduce((sum, report) => sum + report.rows, 0)
     const lastSeq = segments.reduce((last, report) => Math.max(last, report.lastSeq), 0)
     if (!json) {
-      const words = damage.length === 0 ? 'no damage' : `${damage.length} faults`
-      process.stdout.write(`${segments.length} segments, ${rows} rows, up to seq ${lastSeq}: ${words}\n`)
+      const words = damage.length === 0 ? 'no damage' : counted(damage.length, 'fault')
+      process.stdout.write(
+        `${counted(segments.length, 'segment')}, ${counted(rows, 'row')}, up to seq ${lastSeq}: ${words}\n`,
+      )
     }
     // Until here a signal ends the process, which has nothing to finish.
     if (accounts > 0) signal = stopSignal()
@@ -180,7 +183,7 @@ async function addAccounts(segment: SegmentReader, sample: DidSample): Promise<v
 
 function textOf({ name, rows, firstSeq, lastSeq, bytes, isReplaced, damage }: Checked): string {
   const note = isReplaced ? '  replaced meanwhile' : ''
-  const head = `${name}  seq ${firstSeq} to ${lastSeq}  ${rows} rows  ${bytes} bytes${note}`
+  const head = `${name}  seq ${firstSeq} to ${lastSeq}  ${counted(rows, 'row')}  ${counted(bytes, 'byte')}${note}`
   const lines = [head, ...damage.map((what) => `DAMAGED ${name}: ${what}`)]
   // What a server calls its segments must not reach the terminal as commands.
   return lines.map((line) => `${printable(line)}\n`).join('')

@@ -3,6 +3,7 @@ import { createResolver } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
 import { WebSocket } from 'ws'
 import { messageOf } from '../call-service.ts'
+import { counted } from '../counted.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printable } from '../operator/text-table.ts'
 import { jsonText } from '../print-json.ts'
@@ -58,7 +59,7 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
 
 function textOfCounts({ counts, messages, accounts, lastSeq, faults }: LiveCheck): string {
   const kinds = Object.entries(counts).map(([kind, count]) => `${count} ${kind}`)
-  return `${messages} messages (${kinds.join(', ') || 'none'}) of ${accounts} accounts, up to seq ${lastSeq}: ${faults} faults\n`
+  return `${counted(messages, 'message')} (${kinds.join(', ') || 'none'}) of ${counted(accounts, 'account')}, up to seq ${lastSeq}: ${counted(faults, 'fault')}\n`
 }
 
 function printLine(value: unknown): void {
