@@ -43,9 +43,12 @@ class Names implements AsyncDisposable {
   isBroken = false
   /** How often it was asked for a name that is never answered. */
   unanswered = 0
+  /** How often it was asked for each name. */
+  readonly asked = new Tally<string>()
   readonly #server = createServer(({ url = '' }, response) => {
     const handle = new URL(url, 'http://localhost').searchParams.get('handle') ?? ''
     const account = this.#accounts.get(handle)
+    this.asked.add(handle)
     if (handle.startsWith('never')) this.unanswered++
     else if (this.isBroken) response.writeHead(502).end()
     else if (account === undefined) response.writeHead(400).end('{"error":"InvalidRequest"}')
@@ -90,7 +93,7 @@ class Running implements AsyncDisposable {
 
   constructor(connection: IndexWriter, plc: Plc, names: Names) {
     const nowMs = (): number => this.nowMs
-    this.resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
+    this.resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: ['localhost'], nowMs })
     this.#connection = connection
     this.requests = new HandleRequests(connection)
     const onLookup = this.results.add
@@ -293,6 +296,97 @@ test('a handle that the document no longer declares is not shown while nobody an
   running.later()
   await running.results.until('found', 2)
   assert.equal(await running.handleOf(account), 'bob.test')
+})
+
+/** The owner of a `did:web`, who publishes its document only while that suits them. */
+class WebOwner implements AsyncDisposable {
+  /** What is published besides the DID. */
+  document: object | 'forbidden' | 'garbage' = {}
+  readonly #server = createServer((_, response) => {
+    if (this.document === 'forbidden') response.writeHead(403).end()
+    else if (this.document === 'garbage') response.end('garbage')
+    else response.end(JSON.stringify({ id: this.did, ...this.document }))
+  })
+
+  static async start(): Promise<WebOwner> {
+    const owner = new WebOwner()
+    owner.#server.listen(0, 'localhost')
+    await once(owner.#server, 'listening')
+    return owner
+  }
+
+  get did(): Did {
+    const { port } = this.#server.address() as AddressInfo // it listens
+    return `did:web:localhost%3A${port}` as Did // valid by construction
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+}
+
+for (const document of ['forbidden', 'garbage'] as const)
+  test(`an account does not keep a name that is another's by now with a document that is ${document}`, async () => {
+    await using plc = await startPlc()
+    await using names = await Names.start()
+    await using owner = await WebOwner.start()
+    await using world = await Scenario.start()
+    const account = owner.did
+    owner.document = { alsoKnownAs: ['at://alice.test'] }
+    names.point('alice.test', account)
+    await send(world, account, 'commit')
+    await using running = new Running(world.connection, plc, names)
+    await running.results.until('found', 1)
+
+    owner.document = document
+    const other = await register(plc, 'at://alice.test')
+    names.point('alice.test', other)
+    await send(world, other, 'commit')
+    running.nowMs += 1000
+    await send(world, account, 'identity')
+    running.lookups.wake()
+    await running.results.until('found', 2)
+    await running.results.until('later', 1)
+    assert.equal(await running.handleOf(account), 'alice.test', 'one answer is not enough')
+    running.later()
+    const { counts } = running.results
+    await eventually(() => counts.get('later') === 2 || counts.has('unproven') || counts.has('none'))
+    assert.equal(await running.handleOf(account), undefined)
+    assert.equal(await running.handleOf(other), 'alice.test')
+  })
+
+test('a handle that points back stays while its document cannot be read, and is not asked for all the time', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using owner = await WebOwner.start()
+  await using world = await Scenario.start()
+  const account = owner.did
+  owner.document = { alsoKnownAs: ['at://alice.test'] }
+  names.point('alice.test', account)
+  await send(world, account, 'commit')
+  await using running = new Running(world.connection, plc, names)
+  await running.results.until('found', 1)
+  owner.document = 'forbidden'
+  for (let event = 1; event <= 5; event++) {
+    running.nowMs += 1000
+    await send(world, account, 'identity')
+    running.lookups.wake()
+    await running.results.until('later', event)
+  }
+  assert.equal(names.asked.counts.get('alice.test'), 2, 'once with the document, and once without')
+  running.later()
+  await running.results.until('later', 6)
+  assert.equal(names.asked.counts.get('alice.test'), 3)
+  names.isBroken = true
+  running.later()
+  await running.results.until('later', 7)
+  assert.equal(await running.handleOf(account), 'alice.test')
+  names.isBroken = false
+  owner.document = { alsoKnownAs: ['at://alice.test'] }
+  running.later()
+  await running.results.until('found', 2)
 })
 
 test('accounts whose names are never answered hold up no accounts of other hosts', async (t) => {

@@ -2,10 +2,17 @@
  * Looks up the handles that the fold asked for, outside of its transactions: the DID document of the account declares one,
  * and it counts only if the name points back to the account. The queue is durable: what a stop interrupts is asked again.
  * An account keeps the handle that was known while its document or the name cannot be read, unless the document declares
- * another one, and is asked about ever more slowly. Accounts of one host hold up no others, however long their names take: of
- * the places the host has its share.
+ * another one, and is asked about ever more slowly. A document of `did:web` can be read only if its owner lets us, so
+ * without it the name alone is asked whether it still points back. Accounts of one host hold up no others, however long their
+ * names take: of the places the host has its share.
  */
-import { FetchError, type HandleResolver, IdentityError, type IdentityResolver } from '@tributary/identity'
+import {
+  FetchError,
+  type HandleResolver,
+  IdentityError,
+  type IdentityResolver,
+  RecentMap,
+} from '@tributary/identity'
 import type { Did, Handle } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
@@ -25,6 +32,8 @@ const pageRows = 256
 const retry = { firstMs: 5_000, maxMs: 3_600_000 }
 /** Anybody can declare names whose servers never answer, so these are asked more and more seldom. */
 const nameRetry = { firstMs: 5_000, maxMs: 86_400_000 }
+/** Accounts of which it is remembered when their name was asked alone. Another one is asked more often than necessary. */
+const askedAloneMax = 10_000
 /** A wait that no request ends, in case the clock is set back. */
 const idleMsMax = 60_000
 /** The same while look-ups are under way, whose requests are due. */
@@ -54,6 +63,8 @@ export class HandleLookups {
   readonly #nowMs: () => number
   readonly #places: HostPlaces
   readonly #pool = new WorkPool<Did>(accountsMax)
+  /** When names were asked without a document. Identity events come as often as an account likes. */
+  readonly #askedAloneMs = new RecentMap<Did, number>(askedAloneMax)
   #woken = new AbortController()
 
   constructor(options: HandleLookupsOptions) {
@@ -119,6 +130,11 @@ export class HandleLookups {
         onLookup('none')
         return
       }
+      if (did.startsWith('did:web:') && (await this.#isLost(did, signal))) {
+        await requests.finish(request, undefined)
+        onLookup('unproven')
+        return
+      }
       const leastMs = error.retryable ? (error.retryAfterMs ?? 0) : goneAgainMs
       await this.#postpone(request, error, retry, leastMs)
     }
@@ -141,6 +157,31 @@ export class HandleLookups {
     }
     await requests.finish(request, undefined)
     onLookup('unproven')
+  }
+
+  /**
+   * Whether the name of the handle that is shown says for the second time that it does not point back. It is asked without
+   * the document of the account, so it counts for the places of such documents.
+   */
+  async #isLost(did: Did, signal: AbortSignal): Promise<boolean> {
+    const { requests, resolveHandle, lostNames } = this.#options
+    const shown = await requests.handleOf(did)
+    const nowMs = this.#nowMs()
+    const sinceMs = nowMs - (this.#askedAloneMs.get(did) ?? -Infinity)
+    // A time to come is one of a clock that was ahead.
+    if (shown === undefined || (sinceMs >= 0 && sinceMs < goneAgainMs)) return false
+    try {
+      const pointsTo = await this.#places.readDocument(did, () => {
+        this.#askedAloneMs.set(did, nowMs)
+        return resolveHandle(shown, signal)
+      })
+      if (pointsTo !== did) return lostNames.gone(did)
+      lostNames.found(did)
+    } catch (error) {
+      // That the name does not answer says nothing.
+      if (!(signal.aborted || error instanceof FetchError || error instanceof NoPlaceError)) throw error
+    }
+    return false
   }
 
   async #postpone(

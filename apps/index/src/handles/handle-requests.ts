@@ -22,9 +22,9 @@ export class HandleRequests {
   }
 
   /** The handle that is shown now. */
-  async handleOf(did: Did): Promise<string | undefined> {
+  async handleOf(did: Did): Promise<Handle | undefined> {
     const [row] = await this.#writer.write((batch) => batch.load('handles', [did]))
-    return row?.handle
+    return row?.handle as Handle | undefined // as `finish` has stored it
   }
 
   /**
