@@ -77,10 +77,10 @@ export function reference(
   }
 }
 
-/** A host hides what it says is gone, and shows again what the stream calls deactivated only. */
+/** A host hides what it says is gone, and shows again what the stream calls deactivated or deleted only. */
 function isVisible(status: string | undefined, word: string | undefined): boolean {
   if (word !== undefined && !isShown(word)) return false
-  return isShown(status) || (status === 'deactivated' && word === 'active')
+  return isShown(status) || ((status === 'deactivated' || status === 'deleted') && word === 'active')
 }
 
 /** Without a slot at its relay, or with commits missed: that says nothing about the records. */

@@ -20,6 +20,7 @@ const steps = {
   '0012-dated-items': dateItems,
   '0013-pages-in-order': orderPages,
   '0014-text-last': putTextLast,
+  '0015-deleted-authors': checkDeleted,
 }
 
 /** What the two databases spell differently. */
@@ -371,4 +372,10 @@ async function putTextLast(db: Kysely<unknown>, { text, readsThroughTexts }: For
   )
   await db.schema.dropTable('textBetween').execute()
   await createVisibleRecords(db)
+}
+
+/** Accounts that wrote again after they were deleted are asked about like others. */
+async function checkDeleted(db: Kysely<unknown>): Promise<void> {
+  await db.schema.dropIndex('accountsByCheck').execute()
+  await sql`create index "accountsByCheck" on "accounts" ("checkedAt") where "isAuthor" = 1`.execute(db)
 }

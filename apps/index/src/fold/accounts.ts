@@ -8,6 +8,9 @@ import type { IndexRows } from './index-rows.ts'
 
 export type AccountState = RowOf<'accounts'>
 
+/** Inactive states that an account's host can end. What else is said may be its relay's word, such as a takedown. */
+const endedByHost: ReadonlySet<string> = new Set(['deactivated', 'deleted'])
+
 /** Besides being active, what is said of an account for its relay's sake, and not for what may be shown: streams show it, too. */
 const shownStatuses: ReadonlySet<string> = new Set(['active', 'throttled', 'desynchronized'])
 
@@ -49,5 +52,5 @@ export function forgetHandle(rows: IndexRows, did: Did): void {
  */
 function isHidden(status: string, hostStatus: string | null): boolean {
   if (hostStatus !== null && !shownStatuses.has(hostStatus)) return true
-  return !shownStatuses.has(status) && !(status === 'deactivated' && hostStatus === 'active')
+  return !shownStatuses.has(status) && !(endedByHost.has(status) && hostStatus === 'active')
 }

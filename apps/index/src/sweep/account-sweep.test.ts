@@ -86,6 +86,48 @@ test('an account whose deactivation, deletion or return was missed is found at i
   ])
 })
 
+test('an account that writes again after it was deleted is shown when its host says that it is active', async (t) => {
+  await using world = await Scenario.start()
+  const active = new Set([didOf('back'), didOf('last')])
+  using host = await startHost((did) => ({ did, active: active.has(did as Did) })) // a DID of this test
+  for (const name of ['back', 'away', 'silent']) {
+    await world.put(name, 'org.impact.context.evaluation', `${name}Before`, {})
+    await world.account(name, false, 'deleted')
+    if (name !== 'silent') await world.put(name, 'org.impact.context.evaluation', name, {})
+  }
+  assert.deepEqual(await world.entries(), [])
+  await world.put('last', 'org.impact.context.evaluation', 'last', {})
+  const last = (await world.rows('accounts')).filter(({ did }) => did === didOf('last'))
+  await world.connection.write((batch) =>
+    batch.put(
+      'accounts',
+      last.map((account) => ({ ...account, checkedAt: 1n })),
+    ),
+  )
+  const asked = new Set<string>()
+  const resolve = async (did: Did): Promise<object> => {
+    asked.add(did)
+    return { pdsUrl: host.url, fetchedAt: Date.now() }
+  }
+  const results: string[] = []
+  const stop = new AbortController()
+  t.after(() => stop.abort())
+  const done = sweepAccounts(
+    {
+      ...optionsOf(world),
+      resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
+      onChecked: (result: string) => results.push(result),
+    },
+    stop.signal,
+  )
+  await eventually(() => asked.has(didOf('last')) && results.length === asked.size)
+  stop.abort()
+  await done
+  assert.deepEqual((await world.entries()).toSorted(), ['evaluation.create back', 'evaluation.create last'])
+  assert.deepEqual([...asked].toSorted(), ['away', 'back', 'last'].map(didOf))
+})
+
 test('a host that gives no answer changes nothing, and the account is not asked again at once', async () => {
   await using network = await startNetwork()
   await using world = await Scenario.start()

@@ -133,8 +133,8 @@ export function authorsOf(events: readonly StreamEvent[]): Set<string> {
   return authors
 }
 
-/** The accounts that the stream calls deleted. Nobody is asked about those that wrote again. */
-export function deletedOf(events: readonly StreamEvent[]): Set<string> {
+/** The accounts that the stream calls deleted. */
+function deletedOf(events: readonly StreamEvent[]): Set<string> {
   const deleted = new Set<string>()
   for (const event of events) {
     if (event.kind !== 'account') continue

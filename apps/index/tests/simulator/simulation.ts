@@ -17,7 +17,7 @@ import { reference } from '../reference.ts'
 import { accountEvent } from '../scenario.ts'
 import type { IndexConditions } from './conditions.ts'
 import { IndexProcess, type Witness, type World } from './index-process.ts'
-import { authorsOf, DatabaseReader, deletedOf, upTo } from './model.ts'
+import { authorsOf, DatabaseReader, upTo } from './model.ts'
 import { Network, type SimulatedAccount } from './network.ts'
 import type { Script } from './script.ts'
 import type { Step } from './step.ts'
@@ -147,10 +147,8 @@ class Run implements Simulation {
     const difference = database.difference(stream.events, words)
     if (difference !== undefined) faults.push(`A7: by what hosts say, ${difference}`)
     const handles = database.handles()
-    const deleted = deletedOf(stream.events)
     const authorsLeft = authorsOf(stream.left)
     for (const { did, handle } of network.accounts) {
-      if (deleted.has(did)) continue
       // An index that was built since does not know of an author whose records all are gone.
       const isKnown = authorsLeft.has(did) || handles.has(did)
       const wanted = authors.has(did) && isKnown ? handle : undefined

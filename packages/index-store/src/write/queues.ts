@@ -52,7 +52,7 @@ export class Queues {
   async accountsToCheck({ before, now, limit }: AccountsToCheck): Promise<Did[]> {
     const select = (wanted: RawBuilder<unknown>, count: number): Promise<Pick<AccountsTable, 'did'>[]> =>
       this.#session.all(sql<Pick<AccountsTable, 'did'>>`
-        select "did" from "accounts" where "isAuthor" = 1 and "status" <> 'deleted' and ${wanted}
+        select "did" from "accounts" where "isAuthor" = 1 and ${wanted}
         order by "checkedAt" limit ${count}`)
     const rows = await select(sql`"checkedAt" < ${before}`, limit)
     if (rows.length < limit) rows.push(...(await select(sql`"checkedAt" > ${now}`, limit - rows.length)))
