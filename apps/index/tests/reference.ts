@@ -64,6 +64,7 @@ export function reference(
       for (const { uri } of [...superseded.values()].filter((item) => item.did === did))
         superseded.delete(uri)
     } else if (event.kind === 'sync' && event.sync.seq === 0) {
+      if (status.has(did) && !isShown(status.get(did))) status.set(did, 'active')
       for (const item of own()) {
         superseded.set(item.uri, item)
         records.delete(item.uri)

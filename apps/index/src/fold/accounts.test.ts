@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseDatetime } from '@tributary/index-store'
 import { feedCollections } from '@tributary/protocol'
-import { day, did, Scenario } from '../../tests/scenario.ts'
+import { accountEvent, day, did, putEvent, Scenario, syncEvent } from '../../tests/scenario.ts'
 
 const { activity, award, collection, definition, evaluation, follow, organization, response } =
   feedCollections
@@ -228,6 +228,30 @@ test("an account's host can hide it and bring it back, but not undo a takedown",
   await world.account('A', false, 'takendown')
   assert.equal(await says('active'), false)
   assert.deepEqual(await world.entries(), ['endorsement.award awd'])
+})
+
+for (const status of ['takendown', 'suspended', 'deactivated', 'deleted'])
+  test(`an account that was ${status} is back with the marker that the stream writes for it`, async () => {
+    await using world = await populated()
+    await world.account('A', false, status)
+    await world.sync('A', 'upstream')
+    assert.deepEqual(await world.entries(), ['endorsement.award awd'])
+    await world.sync('A')
+    await world.put('A', evaluation, 'new', {})
+    assert.deepEqual((await world.entries()).toSorted(), ['endorsement.award awd', 'evaluation.create new'])
+    assert.ok((await world.rows('handleRequests')).some((request) => request.did === did('A')))
+  })
+
+test('an account that is back by a marker stays so when an event of the same batch says it once more', async () => {
+  await using world = await populated()
+  const events = [
+    accountEvent(world.nextSeq(), world.now, 'A', false, 'takendown'),
+    syncEvent(world.nextSeq(), world.now, 'A'),
+    putEvent(world.nextSeq(), world.now, 'A', evaluation, 'new', {}).event,
+    accountEvent(world.nextSeq(), world.now, 'A', true),
+  ]
+  await world.fold.apply('stream:test', events, world.nextSeq())
+  assert.deepEqual((await world.entries()).toSorted(), ['endorsement.award awd', 'evaluation.create new'])
 })
 
 for (const status of ['throttled', 'desynchronized']) {

@@ -46,11 +46,16 @@ export function forgetHandle(rows: IndexRows, did: Did): void {
   rows.handleRequests.remove(did)
 }
 
+/** Whether an account of this status is shown, if nobody says otherwise. */
+export function isShown(status: string): boolean {
+  return shownStatuses.has(status)
+}
+
 /**
  * Whether an account's records are left out. What the stream says counts, and so does what the account's host says
  * later: an event may have been missed. The host alone cannot undo a takedown or a suspension, which may be a relay's.
  */
 function isHidden(status: string, hostStatus: string | null): boolean {
-  if (hostStatus !== null && !shownStatuses.has(hostStatus)) return true
-  return !shownStatuses.has(status) && !(endedByHost.has(status) && hostStatus === 'active')
+  if (hostStatus !== null && !isShown(hostStatus)) return true
+  return !isShown(status) && !(endedByHost.has(status) && hostStatus === 'active')
 }

@@ -12,7 +12,7 @@ import {
   type SyncEvent,
 } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
-import { forgetHandle, meet, requestHandle, stateOf } from './accounts.ts'
+import { forgetHandle, isShown, meet, requestHandle, stateOf } from './accounts.ts'
 import { conceal, type FeedPolicy, show } from './feed-rows.ts'
 import type { IndexRows } from './index-rows.ts'
 import { isReadable, isStatus } from './readable.ts'
@@ -71,11 +71,20 @@ function remove(rows: IndexRows, { did, collection, rkey }: CommitEvent, { views
  * A marker that the stream wrote itself (its upstream seq is 0) stands right before the present records of the account
  * and takes away what came before. One from upstream only announces that: the stream reads the repository again and
  * then writes its own marker. Until then what is stored is the best there is, and stays.
+ *
+ * The stream reads repositories of active accounts only. If it missed that one is active again, it has asked its relay, and
+ * tells of it by the marker alone.
  */
-function applySync(rows: IndexRows, { did, time, sync }: SyncEvent): Applied {
+function applySync(rows: IndexRows, { did, seq, time, sync }: SyncEvent): Applied {
   const at = parseDatetime(time)
   if (at === undefined) return 'malformed'
-  if (sync.seq > 0 || rows.accounts.get(did) === undefined) return 'done'
+  const known = rows.accounts.get(did)
+  if (sync.seq > 0 || known === undefined) return 'done'
+  if (known.isAuthor === 0n) rows.accounts.remove(did)
+  else if (!isShown(known.status))
+    rows.accounts.put(
+      stateOf({ ...known, status: 'active', statusSeq: BigInt(seq), hostStatus: null }, known),
+    )
   return { change: 'supersede', did, at }
 }
 

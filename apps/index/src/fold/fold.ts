@@ -286,7 +286,8 @@ export class Fold {
       if (typeof applied === 'object' && isPassing(applied) && (lastOf.get(event.did) ?? 0) > at)
         waiting.set(event.did, applied)
       else if (typeof applied === 'object') {
-        if (applied.change !== 'supersede') waiting.delete(event.did)
+        // After a marker there is nothing to hide, and what follows it is shown or not as the account is by then.
+        waiting.delete(event.did)
         if (cuts) cuts.change = applied
         await writeChanges(batch, rows, cuts)
         await changeAccount(batch, rows, applied, this.#making.policy, cuts)
