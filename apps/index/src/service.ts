@@ -15,10 +15,10 @@ import { NewStream } from './generation/new-stream.ts'
 import { openPresent } from './generation/open-present.ts'
 import {
   type Next,
-  openAgainMs,
   rebuildWhenAsked,
   replacedKeptMs,
   standstillMs,
+  tryAgainMs,
 } from './generation/rebuild.ts'
 import { createWatchers, serveGeneration } from './generation/serve.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
@@ -96,10 +96,11 @@ export async function startIndex(
           logger,
           onProgress: (now) => (rebuilding = now),
           onUnreadable: metrics.unreadable,
+          onLeft: metrics.generationLeft,
           newStream,
           replacedKeptMs,
           standstillMs,
-          openAgainMs,
+          tryAgainMs,
         },
         until,
       )

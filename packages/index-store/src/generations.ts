@@ -21,10 +21,11 @@ export interface Generations extends AsyncDisposable {
   /** Makes this generation the present one. It must be whole and durable. */
   switchTo(generation: number): Promise<void>
   /**
-   * Removes every other generation. False when somebody still reads one: then try again later.
-   * @throws IndexStorageError when the present one is not among them.
+   * Removes every other generation. Resolves with why one is still there, such as the lock of somebody who reads it: then try
+   * again later.
+   * @throws IndexStorageError when the present one is not among them, and when the storage is away.
    */
-  keepOnly(generations: readonly number[]): Promise<boolean>
+  keepOnly(generations: readonly number[]): Promise<Error | undefined>
   /** Every generation that is there, in order. */
   progress(): Promise<GenerationProgress[]>
 }

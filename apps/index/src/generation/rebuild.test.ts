@@ -1,8 +1,8 @@
 /** On both databases: what holds while a generation is built beside one that does not go on as fast. */
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { createStreamClient } from '@tributary/client/node'
 import { IndexStorageError, type IndexWriter, openGenerations, openIndexWriter } from '@tributary/index-store'
@@ -32,6 +32,14 @@ const history: readonly StreamEvent[] = [
   putEvent(4, at(12), 'x', evaluation, 'a', { createdAt: at(11) }).event,
 ]
 
+/** How it comes to a rebuild. */
+interface Manner {
+  /** 0: not by itself. */
+  readonly byItselfAfterMs: number
+  readonly isAsked?: boolean
+  readonly replacedKeptMs?: number
+}
+
 /** An index whose present generation goes on only when the test says so, and the next one beside it. */
 class Rebuilding implements AsyncDisposable {
   readonly place: string
@@ -41,6 +49,10 @@ class Rebuilding implements AsyncDisposable {
   nextCursor = 0
   /** What was built is not served. */
   isHeldBack = false
+  /** Whether a generation could not be removed, each time that it was tried. */
+  readonly left: boolean[] = []
+  /** Looks at whether a rebuild is asked for. */
+  readonly looks: string[] = []
   /** The last acts of a rebuild, in order. */
   readonly ending: string[] = []
   /** Called as the present generation stops. */
@@ -56,7 +68,7 @@ class Rebuilding implements AsyncDisposable {
     writer: IndexWriter,
     stream: SmallStream,
     progress: StreamProgress,
-    byItselfAfterMs: number,
+    { byItselfAfterMs, isAsked = true, replacedKeptMs = 60_000 }: Manner,
   ) {
     this.place = place
     this.stream = stream
@@ -71,7 +83,7 @@ class Rebuilding implements AsyncDisposable {
       stop: async () => this.onStop(),
     }
     const parts = {
-      generations: noting(generations, 'switchTo', this.ending),
+      generations: noting(noting(generations, 'switchTo', this.ending), 'isRebuildAsked', this.looks),
       openWriter: async (generation: number) => {
         this.#onOpen()
         return noting(await openIndexWriter(place, { generation }), 'makeDurable', this.ending)
@@ -83,18 +95,19 @@ class Rebuilding implements AsyncDisposable {
       logger: createLogger('rebuild-test', { level: 'silent' }),
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
       onUnreadable: () => undefined,
+      onLeft: (isLeft: boolean) => this.left.push(isLeft),
       newStream: new NewStream({
         afterMs: byItselfAfterMs,
         onHeldBack: (isHeldBack) => (this.isHeldBack = isHeldBack),
         logger: createLogger('rebuild-test', { level: 'silent' }),
         countEveryMs: 10,
       }),
-      replacedKeptMs: 60_000,
+      replacedKeptMs,
       standstillMs: 1000,
-      openAgainMs: 1,
+      tryAgainMs: 1,
     }
     this.next = (async () => {
-      if (byItselfAfterMs === 0) await generations.askForRebuild()
+      if (byItselfAfterMs === 0 && isAsked) await generations.askForRebuild()
       const next = await rebuildWhenAsked(present, parts, this.#stop.signal)
       await generations[Symbol.asyncDispose]()
       this.isOver = true
@@ -114,25 +127,26 @@ class Rebuilding implements AsyncDisposable {
     return rebuilding
   }
 
+  /** The generation that is served has taken the place of others at this place. */
+  static startAfterwards(t: TestContext, place: string): Promise<Rebuilding> {
+    const manner = { byItselfAfterMs: 0, isAsked: false, replacedKeptMs: 0 }
+    return Rebuilding.#start(t, { through: 4, events: history, place, ...manner })
+  }
+
   static async #start(
     t: TestContext,
     {
       through,
       events,
-      byItselfAfterMs,
-    }: { through: number; events: readonly StreamEvent[]; byItselfAfterMs: number },
+      place: given,
+      ...manner
+    }: Manner & { through: number; events: readonly StreamEvent[]; place?: string },
   ): Promise<Rebuilding> {
-    const place = await newPlace(t)
+    const place = given ?? (await newPlace(t))
     const stream = await SmallStream.start(events)
     const writer = await openIndexWriter(place)
     const progress = { cursor: 0, state: 'live', detail: '', newestEventTime: undefined } as const
-    const rebuilding = new Rebuilding(
-      place,
-      writer,
-      stream,
-      { ...progress, isAnother: false },
-      byItselfAfterMs,
-    )
+    const rebuilding = new Rebuilding(place, writer, stream, { ...progress, isAnother: false }, manner)
     await rebuilding.goOn(through)
     return rebuilding
   }
@@ -290,4 +304,23 @@ test('another stream that is behind the one that was followed is taken over when
   assert.equal(rebuilding.isOver, false)
   rebuilding.stream.send(told(2, 13))
   assert.equal((await inTime(rebuilding.next, () => rebuilding.nextCursor))?.number, 2)
+})
+
+test('the index goes on, and tells it, while a generation that nobody needs cannot be removed', async (t) => {
+  const place = join(mkdtempSync(join(tmpdir(), 'rebuild-')), 'index.sqlite')
+  t.after(() => rmSync(dirname(place), { recursive: true }))
+  const obstacle = `${place}.2-wal`
+  mkdirSync(obstacle)
+  await using rebuilding = await Rebuilding.startAfterwards(t, place)
+  await eventually(
+    () => rebuilding.looks.length >= 4,
+    () => rebuilding.looks,
+  )
+  assert.deepEqual(rebuilding.left.slice(0, 2), [true, true])
+  rmdirSync(obstacle)
+  await eventually(
+    () => rebuilding.left.at(-1) === false,
+    () => rebuilding.left,
+  )
+  assert.equal(rebuilding.isOver, false)
 })

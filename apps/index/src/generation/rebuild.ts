@@ -27,8 +27,8 @@ const lookEveryMs = 500
 export const replacedKeptMs = 120_000
 /** How long nothing is written at the end of a rebuild. Longer than a stream takes to start. */
 export const standstillMs = 30_000
-/** How long a rebuild waits whose generation cannot be opened. */
-export const openAgainMs = 60_000
+/** How long a rebuild waits whose generation cannot be opened, and how long a generation is left that cannot be removed. */
+export const tryAgainMs = 60_000
 
 /** The generation that is served. */
 export interface Present {
@@ -51,10 +51,12 @@ export interface RebuildParts {
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
   readonly onUnreadable: (events: number) => void
+  /** Told whether there is a generation that nobody needs and that cannot be removed. */
+  readonly onLeft: (isLeft: boolean) => void
   readonly newStream: NewStream
   readonly replacedKeptMs: number
   readonly standstillMs: number
-  readonly openAgainMs: number
+  readonly tryAgainMs: number
 }
 
 export type Next = Pick<Present, 'number' | 'writer'>
@@ -80,19 +82,30 @@ export async function rebuildWhenAsked(
   signal: AbortSignal,
 ): Promise<Next | undefined> {
   const { generations, logger, onProgress, newStream } = parts
-  const removeAfterMs = performance.now() + parts.replacedKeptMs
+  let removeAtMs = performance.now() + parts.replacedKeptMs
   let isRemoved = false
+  let leftBecause = ''
+  const removeOthers = async (kept: readonly number[]): Promise<boolean> => {
+    const fault = await generations.keepOnly(kept)
+    parts.onLeft(fault !== undefined)
+    if (fault !== undefined && fault.message !== leftBecause)
+      logger.warn({ err: fault, kept }, 'a generation that nobody needs cannot be removed; it is tried again')
+    leftBecause = fault?.message ?? ''
+    return fault === undefined
+  }
   for (;;) {
     await pause(lookEveryMs, signal)
     if (signal.aborted) return undefined
     const isAsked = await generations.isRebuildAsked()
     const isAnother = present.progress()?.isAnother
     if (!isAsked && !(await newStream.isDue(present.writer, isAnother))) {
-      if (!isRemoved && performance.now() >= removeAfterMs) {
+      if (!isRemoved && performance.now() >= removeAtMs) {
         // What a rebuild by itself has read so far counts after a restart.
         const mayGoOn = newStream.isAllowed && isAnother !== false
         const kept = mayGoOn ? [present.number, present.number + 1] : [present.number]
-        isRemoved = (await generations.keepOnly(kept)) && !mayGoOn
+        const isDone = await removeOthers(kept)
+        if (!isDone) removeAtMs = performance.now() + parts.tryAgainMs
+        isRemoved = isDone && !mayGoOn
       }
       continue
     }
@@ -103,7 +116,7 @@ export async function rebuildWhenAsked(
     onProgress(undefined)
     if (next === 'stopped') return undefined
     if (next === 'unopened') {
-      await pause(parts.openAgainMs, signal)
+      await pause(parts.tryAgainMs, signal)
       continue
     }
     if (next === 'late') {
@@ -115,7 +128,7 @@ export async function rebuildWhenAsked(
     if (next !== 'again') return next
     logger.warn('the generation that was being built has followed another stream; beginning again')
     await present.stop()
-    await generations.keepOnly([present.number])
+    await removeOthers([present.number])
     return present
   }
 }

@@ -16,6 +16,7 @@ export interface IndexMetrics {
   readonly goneAnswersDoubted: (isDoubted: boolean) => void
   readonly lostNamesDoubted: (isDoubted: boolean) => void
   readonly newStreamHeldBack: (isHeldBack: boolean) => void
+  readonly generationLeft: (isLeft: boolean) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
   /** Gives a function that takes whether labels of one labeler are missing. */
@@ -77,6 +78,10 @@ export function createIndexMetrics(sources: {
     name: 'index_new_stream_held_back',
     help: '1 while a rebuild from another stream is not served, because that stream lacks accounts or is behind',
   })
+  const left = metrics.gauge({
+    name: 'index_generation_left',
+    help: '1 while a generation that nobody needs cannot be removed, and takes room',
+  })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
   const missing = metrics.gauge({
     name: 'index_labelers_with_missing_labels',
@@ -130,6 +135,7 @@ export function createIndexMetrics(sources: {
     goneAnswersDoubted: (isDoubted) => doubted.set(isDoubted ? 1 : 0),
     lostNamesDoubted: (isDoubted) => lostNames.set(isDoubted ? 1 : 0),
     newStreamHeldBack: (isHeldBack) => heldBack.set(isHeldBack ? 1 : 0),
+    generationLeft: (isLeft) => left.set(isLeft ? 1 : 0),
     labelerConnection: () => counted((change) => labelers.inc(change)),
     labelsMissing: () => counted((change) => missing.inc(change)),
   }

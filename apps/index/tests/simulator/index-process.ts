@@ -49,7 +49,7 @@ const stopMsMax = 60_000
 const startMsMax = 60_000
 const replacedKeptMs = 120_000
 const standstillMs = 30_000
-const openAgainMs = 60_000
+const tryAgainMs = 60_000
 const logger = createLogger('simulator', { level: 'silent' })
 
 export class IndexProcess implements KeptProcess {
@@ -184,10 +184,13 @@ export class IndexProcess implements KeptProcess {
         logger,
         onProgress: () => undefined,
         onUnreadable: this.#onUnreadable,
+        onLeft: (isLeft: boolean): void => {
+          if (isLeft) this.#witness.onBroken('A7: a generation cannot be removed from a disk that works')
+        },
         newStream: new NewStream({ afterMs: 0, onHeldBack: () => undefined, logger }),
         replacedKeptMs,
         standstillMs,
-        openAgainMs,
+        tryAgainMs,
       }
       const [next] = await Promise.all([rebuildWhenAsked(present, parts, until), work])
       if (next === undefined) return

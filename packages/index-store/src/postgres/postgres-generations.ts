@@ -11,7 +11,6 @@ import { generationPolicy, rebuildPolicy, schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
 const undefinedTable = '42P01'
-const lockNotAvailable = '55P03'
 /** How long the removal of a generation waits for whoever reads it. */
 const removalWaitMs = 5000
 /**
@@ -47,18 +46,21 @@ export class PostgresGenerations implements Generations {
     await this.#setPolicy(generationPolicy, generation)
   }
 
-  async keepOnly(generations: readonly number[]): Promise<boolean> {
+  async keepOnly(generations: readonly number[]): Promise<Error | undefined> {
     requireCurrent(await this.current(), generations)
     const others = (await this.#generations()).filter((each) => !generations.includes(each))
+    let fault: Error | undefined
     for (const generation of others) {
       try {
         await this.#remove(generation)
       } catch (error) {
-        if (!(error instanceof IndexStorageError) || codeOf(error.cause) !== lockNotAvailable) throw error
-        return false
+        const cause = error instanceof IndexStorageError ? error.cause : error
+        // Without a word of the server it is away.
+        if (!(cause instanceof pg.DatabaseError)) throw error
+        fault ??= cause
       }
     }
-    return true
+    return fault
   }
 
   async progress(): Promise<GenerationProgress[]> {

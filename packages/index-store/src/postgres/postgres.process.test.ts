@@ -111,7 +111,7 @@ test('generations of an index whose URL sets a search path are apart from each o
   assert.deepEqual(await timesOf(reader), [1])
   await generations.switchTo(2)
   assert.deepEqual(await timesOf(reader), [2])
-  assert.equal(await generations.keepOnly([2]), true)
+  assert.equal(await generations.keepOnly([2]), undefined)
   assert.deepEqual(await timesOf(reader), [2])
 })
 
@@ -126,7 +126,7 @@ test('what others have in the search path is not removed with a generation', asy
   await using generations = openGenerations(place)
   await generations.switchTo(2)
   for (const _ of ['first', 'again']) {
-    assert.equal(await generations.keepOnly([2]), true)
+    assert.equal(await generations.keepOnly([2]), undefined)
     assert.deepEqual(await generations.progress(), [{ generation: 2, cursor: 0 }])
   }
   await operate('other_tables', 'select a from public.records; select a from public.cursors')
@@ -143,9 +143,44 @@ test('views on the tables of a generation go with it, and a schema with the day 
   )
   await using generations = openGenerations(url)
   await generations.switchTo(2)
-  assert.equal(await generations.keepOnly([2]), true)
+  assert.equal(await generations.keepOnly([2]), undefined)
   assert.deepEqual(await generations.progress(), [{ generation: 2, cursor: 0 }])
   await operate('views', 'create table tributary_index_20261127.mine (a text)')
+})
+
+test('a generation that the server does not let go is told, and goes later, and others go meanwhile', async () => {
+  const url = await newDatabase('refusing')
+  for (const generation of [1, 2, 3])
+    await (await openIndexWriter(url, { generation }))[Symbol.asyncDispose]()
+  await operate(
+    'refusing',
+    `create function refuse() returns event_trigger language plpgsql as $$ begin
+       if exists (select from pg_event_trigger_dropped_objects() where schema_name = 'public') then
+         raise exception 'the operator keeps it'; end if; end $$;
+     create event trigger refuse on sql_drop execute function refuse()`,
+  )
+  await using generations = openGenerations(url)
+  await generations.switchTo(3)
+  assert.match((await generations.keepOnly([3]))?.message ?? '', /the operator keeps it/)
+  assert.deepEqual(
+    (await generations.progress()).map(({ generation }) => generation),
+    [1, 3],
+  )
+  await operate('refusing', 'drop event trigger refuse')
+  assert.equal(await generations.keepOnly([3]), undefined)
+  assert.deepEqual(await generations.progress(), [{ generation: 3, cursor: 0 }])
+})
+
+test('a generation whose lock somebody holds is told, and goes when they are through', async () => {
+  const url = await newDatabase('locked')
+  for (const generation of [1, 2]) await (await openIndexWriter(url, { generation }))[Symbol.asyncDispose]()
+  const operator = await connect('locked')
+  await operator.query('begin; select 1 from public.records')
+  await using generations = openGenerations(url)
+  await generations.switchTo(2)
+  assert.match((await generations.keepOnly([2]))?.message ?? '', /lock timeout/)
+  await operator.end()
+  await eventually(async () => (await generations.keepOnly([2])) === undefined)
 })
 
 test('a role that may read the present generation may read the next one', async () => {

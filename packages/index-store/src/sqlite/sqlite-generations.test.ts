@@ -45,6 +45,20 @@ test('a copy whose name ends with its day is no generation, and stays', async ()
   )
 })
 
+test('a generation whose files cannot be removed is told, and goes later, and others go meanwhile', async () => {
+  using directory = fs.mkdtempDisposableSync(join(tmpdir(), 'sqlite-generations-'))
+  const path = join(directory.path, 'index.sqlite')
+  // Nobody removes a directory by accident.
+  fs.mkdirSync(`${path}-wal`)
+  for (const end of ['', '.2', '.3']) fs.writeFileSync(`${path}${end}`, '')
+  await using generations = new SqliteGenerations(path)
+  await generations.switchTo(3)
+  assert.match((await generations.keepOnly([3]))?.message ?? '', /index\.sqlite-wal/)
+  assert.equal(fs.existsSync(`${path}.2`), false)
+  fs.rmdirSync(`${path}-wal`)
+  assert.equal(await generations.keepOnly([3]), undefined)
+})
+
 test('what a kill has left beside a generation that was being removed is removed later', async () => {
   using directory = fs.mkdtempDisposableSync(join(tmpdir(), 'sqlite-generations-'))
   const path = join(directory.path, 'index.sqlite')

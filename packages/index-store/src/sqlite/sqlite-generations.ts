@@ -65,15 +65,12 @@ export class SqliteGenerations implements Generations {
     replaceFile(pointerOf(this.#path), generation)
   }
 
-  async keepOnly(generations: readonly number[]): Promise<boolean> {
+  async keepOnly(generations: readonly number[]): Promise<Error | undefined> {
     requireCurrent(await this.current(), generations)
     // A kill in the middle of this has left some of the files, and the first of them is the database.
-    for (const generation of this.#generations(companions)) {
-      if (generations.includes(generation)) continue
-      // The database goes first: what is beside it means nothing without it.
-      for (const end of companions) rmSync(`${generationPath(this.#path, generation)}${end}`, { force: true })
-    }
-    return true
+    const others = this.#generations(companions).filter((each) => !generations.includes(each))
+    const faults = others.map((generation) => removeFiles(generationPath(this.#path, generation)))
+    return faults.find((fault) => fault !== undefined)
   }
 
   async progress(): Promise<GenerationProgress[]> {
@@ -106,6 +103,17 @@ export class SqliteGenerations implements Generations {
     if (!name.startsWith(`${first}.`) || !name.endsWith(end)) return undefined
     const number = readGeneration(name.slice(first.length + 1, name.length - end.length))
     return number === 1 ? undefined : number
+  }
+}
+
+/** Removes a generation. Returns why a file of it is still there. */
+function removeFiles(file: string): Error | undefined {
+  try {
+    // The database goes first: what is beside it means nothing without it.
+    for (const end of companions) rmSync(`${file}${end}`, { force: true })
+    return undefined
+  } catch (error) {
+    return error as Error // as Node throws it
   }
 }
 
