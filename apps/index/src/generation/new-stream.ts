@@ -99,6 +99,12 @@ export class NewStream {
   }
 }
 
+/** Takes the note of the last one over into a generation that an operator has asked for. */
+export async function keepNote(present: IndexWriter, built: IndexWriter): Promise<void> {
+  const notes = await present.write((batch) => batch.load('policies', [noteName]))
+  await built.write((batch) => batch.put('policies', notes))
+}
+
 /** Which share of the accounts that are shown of `present` have records in `built`; 1 when there are none. */
 async function shareOf(present: IndexWriter, built: IndexWriter): Promise<number> {
   let [all, known] = [0, 0]

@@ -59,6 +59,7 @@ class Rebuilding implements AsyncDisposable {
   onStop: () => void | Promise<void> = () => undefined
   readonly #writer: IndexWriter
   readonly #source: string
+  readonly #newStream: NewStream
   readonly #stop = new AbortController()
   #progress: StreamProgress
   #onOpen: () => void = () => undefined
@@ -75,6 +76,12 @@ class Rebuilding implements AsyncDisposable {
     this.#writer = writer
     this.#source = sourceOf(stream.url)
     this.#progress = progress
+    this.#newStream = new NewStream({
+      afterMs: byItselfAfterMs,
+      onHeldBack: (isHeldBack) => (this.isHeldBack = isHeldBack),
+      logger: createLogger('rebuild-test', { level: 'silent' }),
+      countEveryMs: 10,
+    })
     const generations = openGenerations(place)
     const present = {
       number: 1,
@@ -96,12 +103,7 @@ class Rebuilding implements AsyncDisposable {
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
       onUnreadable: () => undefined,
       onLeft: (isLeft: boolean) => this.left.push(isLeft),
-      newStream: new NewStream({
-        afterMs: byItselfAfterMs,
-        onHeldBack: (isHeldBack) => (this.isHeldBack = isHeldBack),
-        logger: createLogger('rebuild-test', { level: 'silent' }),
-        countEveryMs: 10,
-      }),
+      newStream: this.#newStream,
       replacedKeptMs,
       standstillMs: 1000,
       tryAgainMs: 1,
@@ -164,6 +166,11 @@ class Rebuilding implements AsyncDisposable {
     const events = history.filter(({ seq }) => seq <= through)
     await new Fold(this.#writer, policy, views).apply(this.#source, events, through)
     this.#progress = { ...this.#progress, cursor: through }
+  }
+
+  /** A stream is taken over by itself now. */
+  async noteTakenOver(): Promise<void> {
+    await this.#newStream.note(this.#writer)
   }
 
   /** The present generation has come so far. */
@@ -231,6 +238,14 @@ test('events that the present generation does not have yet are applied when it h
   assert.equal(next?.number, 2)
   assert.equal(cursorBefore, 1)
   assert.equal(await new Fold(next.writer, policy, views).stream.cursor(sourceOf(rebuilding.stream.url)), 4)
+})
+
+test('the next generation knows when a stream was last taken over by itself', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 4)
+  await rebuilding.noteTakenOver()
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  const notes = await next?.writer.write((batch) => batch.load('policies', ['newStreamTakenAt']))
+  assert.equal(notes?.length, 1)
 })
 
 test('the present generation goes on when the stream is away just as it has stopped, and the next one later', async (t) => {

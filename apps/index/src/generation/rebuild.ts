@@ -18,7 +18,7 @@ import { EarlierPlaces } from '../fold/earlier-places.ts'
 import type { FeedPolicy } from '../fold/feed-rows.ts'
 import { Fold } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
-import type { NewStream } from './new-stream.ts'
+import { keepNote, type NewStream } from './new-stream.ts'
 import { takeOver } from './take-over.ts'
 
 /** How often it is looked whether a rebuild is asked for, and whether it has come far enough. */
@@ -204,7 +204,7 @@ async function build(
     const [reached] = await Promise.all([finish(), consuming, adopting])
     if (reached !== 'there') return reached
     await takeOver({ from: present.writer, to: writer, fold, isAnother })
-    if (isByItself) await newStream.note(writer)
+    await (isByItself ? newStream.note(writer) : keepNote(present.writer, writer))
     await writer.makeDurable()
     await generations.switchTo(number)
     isServed = true
