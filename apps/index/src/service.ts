@@ -42,10 +42,12 @@ export async function startIndex(
   const views = createRecordViews(loadLexicons())
   let progress: StreamProgress | undefined
   let rebuilding: StreamProgress | undefined
+  let isPreparing = true
   const status = {
     generation: () => served.number,
     progress: () => progress,
     rebuilding: () => rebuilding,
+    isPreparing: () => isPreparing,
   }
   const reader = openIndexReader(place)
   const metrics = createIndexMetrics({ ...status, reader, logger })
@@ -74,6 +76,7 @@ export async function startIndex(
       const work = serveGeneration(
         { settings, writer, fold, client: newClient(), metrics, logger, ...watchers },
         (now) => (progress = now),
+        (is) => (isPreparing = is),
         AbortSignal.any([until, replaced.signal]),
       )
       const rebuild = rebuildWhenAsked(

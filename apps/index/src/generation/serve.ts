@@ -60,10 +60,14 @@ export function createWatchers(settings: IndexSettings, metrics: IndexMetrics, l
   }
 }
 
-/** Works until the signal aborts. Rejects with faults of the database only. */
+/**
+ * Works until the signal aborts. Rejects with faults of the database only.
+ * @param onPreparing told whether stored records may still show by earlier settings, or by an earlier version
+ */
 export async function serveGeneration(
   { settings, writer, fold, client, metrics, logger, ...watchers }: ServedGeneration,
   onProgress: (progress: StreamProgress) => void,
+  onPreparing: (isPreparing: boolean) => void,
   signal: AbortSignal,
 ): Promise<void> {
   const { allowedPrivateHosts, handleHosts, labelers, streamUrl, accountCheckHours } = settings
@@ -77,6 +81,11 @@ export async function serveGeneration(
     logger,
     onLookup: (result) => metrics.handleLookedUp(result),
   })
+  const adopt = async (): Promise<void> => {
+    onPreparing(true)
+    await fold.adopt(signal)
+    onPreparing(false)
+  }
   await Promise.all([
     consumeStream({
       client,
@@ -95,7 +104,7 @@ export async function serveGeneration(
       },
       onUnreadable: (events) => metrics.unreadable(events),
     }),
-    fold.adopt(signal),
+    adopt(),
     lookups.run(signal),
     sweepAccounts(
       {

@@ -19,6 +19,7 @@ test('metrics are answered while a transaction goes on, as they were before it',
     generation: () => 1,
     progress: () => undefined,
     rebuilding: () => undefined,
+    isPreparing: () => false,
     reader,
     logger: createLogger('index-test', { level: 'silent' }),
   })
@@ -49,6 +50,7 @@ test('metrics are answered while the database cannot be read, and the log says s
     generation: () => 7,
     progress: () => undefined,
     rebuilding: () => undefined,
+    isPreparing: () => false,
     reader,
     logger: createLogger('index-test', { destination: { write: (line) => lines.push(line) } }),
   })

@@ -33,6 +33,8 @@ export function createIndexMetrics(sources: {
   generation: () => number
   progress: () => StreamProgress | undefined
   rebuilding: () => StreamProgress | undefined
+  /** Whether stored records may still show by earlier settings, or by an earlier version. */
+  isPreparing: () => boolean
   /** Reads the generation that is served without waiting for whoever writes to it. */
   reader: IndexReader
   logger: Logger
@@ -101,6 +103,11 @@ export function createIndexMetrics(sources: {
     name: 'index_rebuild_cursor',
     help: 'Last seq of the stream in the generation that is being built; 0 while none is',
     collect: (gauge) => gauge.set(sources.rebuilding()?.cursor ?? 0),
+  })
+  metrics.gauge({
+    name: 'index_preparing_again',
+    help: '1 while stored records are prepared again, because settings or the version changed',
+    collect: (gauge) => gauge.set(sources.isPreparing() ? 1 : 0),
   })
   metrics.gauge({
     name: 'index_stream_live',

@@ -4,6 +4,9 @@ import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import type { IndexMetrics } from './index-metrics.ts'
 
+const preparingAgain =
+  'settings or the version changed, and stored records are prepared again; until then feeds show some of them as before'
+
 export interface StatusServerOptions {
   logger: Logger
   metrics: IndexMetrics
@@ -12,11 +15,13 @@ export interface StatusServerOptions {
   progress: () => StreamProgress | undefined
   /** Of the generation that is being built. */
   rebuilding: () => StreamProgress | undefined
+  /** Whether stored records may still show by earlier settings, or by an earlier version. */
+  isPreparing: () => boolean
 }
 
 /**
  * `/_health`: 200 while the process runs, with how far it has come. `/ready`: 200 while following the live stream, else
- * 503 and why not. `/metrics`: Prometheus text. All of it is meant for the operator's own network.
+ * 503 and why not. Both say whether stored records are prepared again meanwhile. `/metrics`: Prometheus text. All of it is meant for the operator's own network.
  */
 export function createStatusServer({
   logger,
@@ -24,6 +29,7 @@ export function createStatusServer({
   generation,
   progress,
   rebuilding,
+  isPreparing,
 }: StatusServerOptions): XrpcServer {
   const server = createXrpcServer({ lexicons: loadLexicons(), logger })
   const version = programVersion()
@@ -33,12 +39,14 @@ export function createStatusServer({
     generation: generation(),
     stream: progress(),
     rebuild: rebuilding(),
+    preparingAgain: isPreparing(),
   }))
   server.route('GET', '/ready', ({ reply }) => {
     const now = progress()
-    if (now?.state === 'live') return { status: 'ready', cursor: now.cursor }
+    const preparing = isPreparing() && { detail: preparingAgain }
+    if (now?.state === 'live') return { status: 'ready', cursor: now.cursor, ...preparing }
     reply.code(503)
-    return { status: 'not_ready', reason: now?.detail ?? 'starting', cursor: now?.cursor }
+    return { status: 'not_ready', reason: now?.detail ?? 'starting', cursor: now?.cursor, ...preparing }
   })
   server.route('GET', '/metrics', ({ reply }) => {
     reply.header('Content-Type', metrics.contentType)
