@@ -77,3 +77,14 @@ test('accounts of did:web that are gone have none of the directory doubted, and 
   assert.deepEqual(world.doubts, [true, false])
   assert.equal(world.answers.gone('did:web:1.example' as Did), true) // DID syntax
 })
+
+test('one account has none of the others doubted, however often it is asked about', () => {
+  const world = new World()
+  world.answers.found(did('other'))
+  assert.equal(world.answers.gone(did('A')), false)
+  for (let i = 0; i < 50; i++) world.answers.gone(did('restless'))
+  assert.deepEqual(world.doubts, [])
+  world.nowMs = goneAgainMs
+  assert.equal(world.answers.gone(did('A')), true)
+  assert.equal(world.answers.gone(did('restless')), true)
+})
