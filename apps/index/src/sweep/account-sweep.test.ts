@@ -391,6 +391,43 @@ test('an account that was asked about by a clock that was ahead is asked about w
   assert.equal((await world.rows('accounts'))[0]?.checkedAt, BigInt(nowMs) * 1000n)
 })
 
+test('places are forgotten also while there are always accounts to ask about', async (t) => {
+  await using world = await Scenario.start()
+  for (const rkey of ['A', 'B', 'C']) await world.put(rkey, 'org.impact.context.evaluation', rkey, {})
+  await world.sync('A')
+  assert.equal((await world.rows('superseded')).length, 1)
+  let nowMs = Date.parse(world.now)
+  const resolve = async (): Promise<never> => {
+    throw new IdentityError('unavailable', 'the directory does not answer')
+  }
+  const checks = Promise.withResolvers<void>()
+  let left = 12
+  const stop = new AbortController()
+  t.after(() => stop.abort())
+  const done = sweepAccounts(
+    {
+      ...optionsOf(world),
+      resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
+      everyMs: 0,
+      // Long enough for an account to be asked about, so that it is due again before the last one of a page is.
+      paceMs: 50,
+      newestEventAt: () => parseDatetime('2027-03-20T12:00:00Z'),
+      // A month passes with each check, so all are due again.
+      onChecked() {
+        nowMs += 30 * dayMs
+        if (--left === 0) checks.resolve()
+      },
+      nowMs: () => nowMs,
+    },
+    stop.signal,
+  )
+  await checks.promise
+  stop.abort()
+  await done
+  assert.deepEqual(await world.rows('superseded'), [])
+})
+
 test('places of superseded records are kept by the clock of the stream, also while old events are read', async () => {
   await using world = await Scenario.start()
   const place = async () => (await world.rows('superseded'))[0]

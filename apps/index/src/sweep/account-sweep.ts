@@ -31,6 +31,8 @@ const accountsMax = 2 * placesMax
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
+/** How often places are forgotten. Not only when nothing is due, because with very many accounts something always is. */
+const forgetEveryMs = 60_000
 /**
  * An account that was hidden or shown on its host's word, or is said to be gone, is asked about again this soon: it may
  * just be moving, and what is said once does not count.
@@ -83,16 +85,19 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
   }
 
   await pool.run(async () => {
-    while (!signal.aborted) {
+    for (let forgottenMs = -Infinity; !signal.aborted;) {
+      // By how far the clock is from then, because it may go back.
+      if (Math.abs(nowMs() - forgottenMs) >= forgetEveryMs) {
+        await forgetPlaces(options, signal)
+        forgottenMs = nowMs()
+      }
       const page = isCaughtUp() ? await due() : []
       for (const did of page) {
         if (signal.aborted) return
         await pool.start(did, () => sweepAccount(options, places, did, signal))
         await pause(paceMs, signal)
       }
-      if (page.length > 0) continue
-      await forgetPlaces(options, signal)
-      await pause(idleMs, signal)
+      if (page.length === 0) await pause(idleMs, signal)
     }
   })
 }
