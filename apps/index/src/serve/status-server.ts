@@ -21,7 +21,8 @@ export interface StatusServerOptions {
 
 /**
  * `/_health`: 200 while the process runs, with how far it has come. `/ready`: 200 while following the live stream, else
- * 503 and why not. Both say whether stored records are prepared again meanwhile. `/metrics`: Prometheus text. All of it is meant for the operator's own network.
+ * 503 and why not. Both say whether stored records are prepared again meanwhile. `/metrics`: Prometheus text. All of it is meant
+ * for the operator's own network.
  */
 export function createStatusServer({
   logger,
