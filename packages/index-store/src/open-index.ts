@@ -4,7 +4,7 @@ import { PostgresReader } from './postgres/postgres-reader.ts'
 import { PostgresWriter } from './postgres/postgres-writer.ts'
 import type { IndexReader } from './reader.ts'
 import type { WindowBounds } from './select/window.ts'
-import { generationPath, SqliteGenerations } from './sqlite/sqlite-generations.ts'
+import { generationPath, type RemoveFile, SqliteGenerations } from './sqlite/sqlite-generations.ts'
 import { SqliteReader } from './sqlite/sqlite-reader.ts'
 import { SqliteWriter } from './sqlite/sqlite-writer.ts'
 import type { IndexWriter } from './writer.ts'
@@ -47,9 +47,12 @@ export function openIndexReader(place: string, { window }: { window?: WindowBoun
   return postgresUrl.test(place) ? new PostgresReader(place, window) : new SqliteReader(place, window)
 }
 
-/** The generations at a place. */
-export function openGenerations(place: string): Generations {
-  return postgresUrl.test(place) ? new PostgresGenerations(place) : new SqliteGenerations(place)
+/**
+ * The generations at a place.
+ * @param removeFile removes a file of SQLite. Unless given, a thread does.
+ */
+export function openGenerations(place: string, removeFile?: RemoveFile): Generations {
+  return postgresUrl.test(place) ? new PostgresGenerations(place) : new SqliteGenerations(place, removeFile)
 }
 
 async function currentOf(place: string): Promise<number> {

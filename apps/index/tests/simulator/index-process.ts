@@ -2,6 +2,7 @@
  * This is one process of the index, from its start to its end. Its parts are the real ones, wired as in `service.ts` and
  * `generation/serve.ts`, on virtual time and without sockets. Its databases outlive it. Labels are not played.
  */
+import { rmSync } from 'node:fs'
 import { createResolver } from '@tributary/identity'
 import { IndexStorageError, type IndexWriter, openGenerations, parseDatetime } from '@tributary/index-store'
 import { indexedCollections } from '@tributary/protocol'
@@ -139,7 +140,8 @@ export class IndexProcess implements KeptProcess {
 
   async #start(): Promise<void> {
     const { world, clock } = this
-    const generations = openGenerations(world.storage.place)
+    // A thread takes real time, in which any virtual time passes.
+    const generations = openGenerations(world.storage.place, (file) => rmSync(file, { force: true }))
     const first = await generations.current()
     this.#served = { number: first, writer: await this.#open(first) }
     this.#witness.note(`started with generation ${first}`)

@@ -10,9 +10,9 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { type GenerationProgress, type Generations, readGeneration, requireCurrent } from '../generations.ts'
@@ -37,11 +37,19 @@ export function currentGeneration(path: string): number {
   return readNumber(pointerOf(path)) ?? 1
 }
 
+/** Removes a file that need not be there. */
+export type RemoveFile = (file: string) => Promise<void> | void
+
+/** By a thread: a file of gigabytes takes seconds. */
+const removeAside: RemoveFile = async (file) => await rm(file, { force: true })
+
 export class SqliteGenerations implements Generations {
   readonly #path: string
+  readonly #removeFile: RemoveFile
 
-  constructor(path: string) {
+  constructor(path: string, removeFile: RemoveFile = removeAside) {
     this.#path = path
+    this.#removeFile = removeFile
   }
 
   async current(): Promise<number> {
@@ -69,8 +77,23 @@ export class SqliteGenerations implements Generations {
     requireCurrent(await this.current(), generations)
     // A kill in the middle of this has left some of the files, and the first of them is the database.
     const others = this.#generations(companions).filter((each) => !generations.includes(each))
-    const faults = others.map((generation) => removeFiles(generationPath(this.#path, generation)))
-    return faults.find((fault) => fault !== undefined)
+    let fault: Error | undefined
+    for (const generation of others) {
+      const found = await this.#remove(generationPath(this.#path, generation))
+      fault ??= found
+    }
+    return fault
+  }
+
+  /** Resolves with why a file is still there. */
+  async #remove(file: string): Promise<Error | undefined> {
+    try {
+      // The database goes first: what is beside it means nothing without it.
+      for (const end of companions) await this.#removeFile(`${file}${end}`)
+      return undefined
+    } catch (error) {
+      return error as Error // as Node throws it
+    }
   }
 
   async progress(): Promise<GenerationProgress[]> {
@@ -103,17 +126,6 @@ export class SqliteGenerations implements Generations {
     if (!name.startsWith(`${first}.`) || !name.endsWith(end)) return undefined
     const number = readGeneration(name.slice(first.length + 1, name.length - end.length))
     return number === 1 ? undefined : number
-  }
-}
-
-/** Removes a generation. Returns why a file of it is still there. */
-function removeFiles(file: string): Error | undefined {
-  try {
-    // The database goes first: what is beside it means nothing without it.
-    for (const end of companions) rmSync(`${file}${end}`, { force: true })
-    return undefined
-  } catch (error) {
-    return error as Error // as Node throws it
   }
 }
 
