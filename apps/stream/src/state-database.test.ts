@@ -3,6 +3,7 @@ import fs, { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync } 
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { PowerDisk, randomFrom } from '@tributary/testkit/disk'
 import { commitAndSync, openStateDatabase, type StateDatabase } from './state-database.ts'
@@ -35,6 +36,27 @@ test('what is synced elsewhere is committed without a sync on the event loop, an
   assert.deepEqual([within, mode()], [normal, full])
   assert.deepEqual(collectionsIn(database), ['app.one'])
   database.close()
+})
+
+test('a database that a newer stream has written is refused, and left as it is', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'state-database-'))
+  const path = join(directory.path, 'state.sqlite')
+  const database = openStateDatabase(path)
+  add(database, 'app.one')
+  const version = Number(database.pragma('user_version', { simple: true }))
+  database.pragma('user_version = 999')
+  database.close()
+  assert.throws(
+    () => openStateDatabase(path),
+    /has version 999, and this stream knows \d+: a newer stream has written it/,
+  )
+  const file = new DatabaseSync(path)
+  assert.deepEqual(file.prepare('PRAGMA user_version').get()?.['user_version'], 999)
+  file.exec(`PRAGMA user_version = ${version}`)
+  file.close()
+  const again = openStateDatabase(path)
+  assert.deepEqual(collectionsIn(again), ['app.one'])
+  again.close()
 })
 
 test(

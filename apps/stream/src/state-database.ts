@@ -245,7 +245,9 @@ function writeAgain(path: string, disk: StateDisk): void {
 function migrate(database: StateDatabase): void {
   const done = Number(database.pragma('user_version', { simple: true }))
   if (done > migrations.length) {
-    throw new Error(`the state database has version ${done}, this program knows ${migrations.length}`)
+    throw new Error(
+      `the state database has version ${done}, and this stream knows ${migrations.length}: a newer stream has written it`,
+    )
   }
   for (const migration of migrations.slice(done)) database.exec(migration)
   database.pragma(`user_version = ${migrations.length}`)

@@ -48,6 +48,15 @@ export function migrationsOf(database: 'sqlite' | 'postgres'): Record<string, Mi
   )
 }
 
+/** Why a migrator has failed, for operators. @param database how they know the database. */
+export function migrationFault(database: string, cause: unknown): Error {
+  const later = /previously executed migration (\S+) is missing/.exec(String(cause))?.[1]
+  if (later === undefined) return new Error(`${database} could not be migrated`, { cause })
+  return new Error(
+    `${database} has schema ${later}, and this index knows none after ${migrationNames.at(-1)}: a newer index has written it`,
+  )
+}
+
 async function createRecords(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   // An account's records are the range of addresses that begin with its DID, so the primary key finds them.
   await db.schema

@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Kysely, PostgresDialect, type RawBuilder } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import pg from 'pg'
-import { migrationsOf } from '../migrations.ts'
+import { migrationFault, migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
@@ -241,5 +241,5 @@ async function migrate(url: string, schema: string | undefined, home: HomeSchema
     migrationTableSchema: schema ?? home.name,
   })
   const { error } = await migrator.migrateToLatest()
-  if (error !== undefined) throw new Error('the index database could not be migrated', { cause: error })
+  if (error !== undefined) throw migrationFault('the index database', error)
 }

@@ -314,6 +314,19 @@ test('rows of one key that are put at once are a fault of those rows, and not of
   await writer.write((batch) => batch.put('cursors', [row]))
 })
 
+test('a database that a newer index has written is refused', async () => {
+  const url = await newDatabase('newer')
+  {
+    await using _writer = await openIndexWriter(url)
+  }
+  const operator = await connect('newer')
+  await operator.query("insert into kysely_migration values ('9999-later', '9999-01-01T00:00:00.000Z')")
+  await operator.end()
+  await assert.rejects(openIndexWriter(url), {
+    message: /has schema 9999-later.*: a newer index has written it/,
+  })
+})
+
 test('a reader waits for the tables, and tells a schema that it does not read', async () => {
   const url = await newDatabase('not_ready')
   await using reader = openIndexReader(url)

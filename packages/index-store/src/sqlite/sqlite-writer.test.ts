@@ -72,6 +72,27 @@ test('a migration that does not come to its end changes nothing, and can be run 
   assert.deepEqual(await writer.write((batch) => batch.loadAll('records')), [])
 })
 
+test('a database that a newer index has written is refused, and left as it is', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  {
+    await using writer = await openIndexWriter(path)
+    await writer.write((batch) => batch.put('cursors', [cursor]))
+  }
+  const change = (statement: string): void => {
+    using file = new DatabaseSync(path)
+    file.exec(statement)
+  }
+  change("insert into kysely_migration values ('9999-later', '9999-01-01T00:00:00.000Z')")
+  const refused = {
+    message: /has schema 9999-later, and this index knows none after \d{4}-\S+: a newer index/,
+  }
+  await assert.rejects(openIndexWriter(path), refused)
+  change("delete from kysely_migration where name = '9999-later'")
+  await using writer = await openIndexWriter(path)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [cursor])
+})
+
 test('a database that cannot be written is a fault of the storage, and a value that it cannot take is not', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
   const path = join(directory.path, 'index.sqlite')

@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import { Kysely, type RawBuilder, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
-import { migrationsOf } from '../migrations.ts'
+import { migrationFault, migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
@@ -204,6 +204,5 @@ async function migrate(sqlite: Sqlite.Database, path: string): Promise<void> {
   const migrator = new Migrator({ db, provider: { getMigrations: async () => migrationsOf('sqlite') } })
   const { error } = await migrator.migrateToLatest()
   sqlite.exec(error === undefined ? 'commit' : 'rollback')
-  if (error !== undefined)
-    throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
+  if (error !== undefined) throw migrationFault(`the index database at ${path}`, error)
 }
