@@ -151,6 +151,7 @@ export class EventLog {
       fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
       onWritten: options.visible === 'written' ? (blocks) => log.#show(blocks) : undefined,
+      onFault: (error) => log.#fail(error),
     })
     const log: EventLog = new EventLog(options, { lock, disk: logDisk, files, clock, openTime }, nextSeq)
     return log
@@ -162,6 +163,7 @@ export class EventLog {
     this.#lock = parts.lock
     this.#disk = parts.disk
     this.#files = files
+    files.onFault = (error) => this.#fail(error)
     this.#clock = parts.clock
     this.#openTime = parts.openTime
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)

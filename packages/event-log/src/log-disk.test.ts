@@ -3,6 +3,7 @@ import fs, { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import type { Disk } from './disk.ts'
 import { EventLog, LogWriteError } from './index.ts'
 
@@ -47,21 +48,21 @@ test(
         setImmediate(() => done(Object.assign(new Error('EIO: i/o error, write'), { code: 'EIO' }), 0))
       },
     }
-    for (const whatFails of ['the next commit', 'the end'] as const) {
+    for (const where of ['before the next commit', 'at the end'] as const) {
       failed.length = 0
-      const directory = join(path, whatFails)
+      const directory = join(path, where)
       const log = await EventLog.open({ directory, disk })
+      const failures: string[] = []
+      log.onFailure(({ message }) => failures.push(message))
       while (failed.length === 0) {
         log.append(meta, Buffer.from('small'))
         await log.flush()
       }
       const { durableSeq } = log
-      if (whatFails === 'the next commit') {
-        await new Promise((resolve) => setTimeout(resolve, 10))
-        log.append(meta, Buffer.from('small'))
-        await assert.rejects(log.flush(), LogWriteError)
-        await log.close()
-      } else await assert.rejects(log.close(), LogWriteError)
+      if (where === 'at the end') await assert.rejects(log.close(), LogWriteError)
+      for (let turns = 0; turns < 3; turns++) await turn()
+      assert.match(failures.join(), /EIO/)
+      if (where === 'before the next commit') await log.close()
       assert.throws(() => log.append(meta, Buffer.from('late')), LogWriteError)
       const again = await EventLog.open({ directory })
       assert.deepEqual([again.visibleSeq, again.nextSeq > durableSeq + 1], [durableSeq, true])

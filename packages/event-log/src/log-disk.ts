@@ -38,6 +38,8 @@ export interface LogDiskOptions {
   current: { name: string; index: FileIndex } | undefined
   /** Called when blocks have been written and are not durable yet. Without it a write is durable when it returns. */
   onWritten?: ((blocks: readonly WrittenBlock[]) => void) | undefined
+  /** Told when the disk fails at something for which no call waits: the next one may be long in coming. */
+  onFault: (error: Error) => void
 }
 
 /** A block and where it stands. */
@@ -208,7 +210,7 @@ export class LogDisk {
     const { index, readyBytes } = file
     if (file.growing || readyBytes - index.bytes >= ahead.leftMin) return
     const end = Math.min(readyBytes + ahead.bytes, this.#options.fileBytesMax)
-    if (end > readyBytes) file.growing = writeZeros(this.#disk, file, end)
+    if (end > readyBytes) file.growing = writeZeros(this.#disk, file, end, this.#options.onFault)
   }
 
   /** Ends a file where its last block does. */
@@ -262,13 +264,19 @@ function newOpenFile(name: string, fd: number, index: FileIndex, clock: Clock): 
   return { name, fd, index, openedAtMs: clock.elapsedMs(), syncedBytes: bytes, ...nothingAhead }
 }
 
-/** Never rejects: the file's `fault` tells. */
-async function writeZeros(disk: Disk, file: OpenFile, end: number): Promise<void> {
+/** Never rejects: the file's `fault` tells, and `onFault`. */
+async function writeZeros(
+  disk: Disk,
+  file: OpenFile,
+  end: number,
+  onFault: (error: Error) => void,
+): Promise<void> {
   try {
     await writeAside(disk, file.fd, [zeros.subarray(0, end - file.readyBytes)], file.readyBytes)
     file.readyBytes = end
   } catch (error) {
     file.fault = error as Error // as `writev` gives it
+    onFault(file.fault)
   }
   file.growing = undefined
 }

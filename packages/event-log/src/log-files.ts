@@ -50,6 +50,8 @@ export class LogFiles {
   /** The removal under way, or the last one. Never rejects. */
   #removed: Promise<void> = Promise.resolve()
   #lastDeletedSeq = 0
+  /** Told of a disk that fails when a file is removed after its last read. */
+  onFault: (error: unknown) => void = () => {}
   readonly #handles = new Map<string, Promise<ReadHandle>>()
   /** Where the block behind a seq starts, for readers that go on from there. */
   readonly #positions = new Map<number, { name: string; offset: number }>()
@@ -103,8 +105,7 @@ export class LogFiles {
       place.file.readers++
       const slices = await this.#readFrom(place, position, maxBytes).finally(() => {
         place.file.readers--
-        // If the disk fails, retention comes to it again and says so.
-        void this.#removeDeleted().catch(() => undefined)
+        void this.#removeDeleted().catch(this.onFault)
       })
       if (slices.length > 0) return slices
       position = Math.max(position, place.file.lastSeq)
@@ -115,7 +116,7 @@ export class LogFiles {
    * Deletes the oldest files for which `isDone` holds. It is told the file after it, too: undefined for the last one, which
    * may be the one that is being written. They are gone for readers at once. Resolves when they are gone from the disk, but
    * for those that are being read.
-   * @throws Error of the disk: the files are deleted with the next ones.
+   * @throws Error of the disk.
    */
   async deleteWhile(isDone: (file: LogFile, next: LogFile | undefined) => boolean): Promise<void> {
     for (;;) {

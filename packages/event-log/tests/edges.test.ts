@@ -173,6 +173,37 @@ test('a file that retention takes from under a reader is read to the end, and th
   await log.close()
 })
 
+test('a file that cannot be removed after it was read ends the log', async () => {
+  using directory = temporaryDirectory()
+  const [opening, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const open: Disk['promises']['open'] = async (path, flags) => {
+    opening.resolve()
+    await held.promise
+    return await fs.promises.open(path, flags)
+  }
+  const disk: Disk = {
+    ...fs,
+    promises: { open },
+    unlink: (_path, done) => setImmediate(() => done(new Error('EIO'))),
+  }
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax: 1000, tailBytesMax: 0, disk })
+  const failures: string[] = []
+  log.onFailure(({ message }) => failures.push(message))
+  for (let i = 0; i < 9; i++) {
+    log.append(meta, Buffer.alloc(200, i))
+    await log.flush()
+  }
+  const read = log.read(0, 100_000)
+  await opening.promise
+  await log.dropThrough(log.files[0]?.lastSeq ?? 0)
+  assert.deepEqual(failures, [])
+  held.resolve()
+  await read
+  for (let turns = 0; turns < 3; turns++) await turn()
+  assert.match(failures.join(), /EIO/)
+  await log.close()
+})
+
 test('a log whose disk failed deletes nothing any more', async () => {
   using directory = temporaryDirectory()
   let isBroken = false
