@@ -275,8 +275,11 @@ export class Checks {
   #isHealed(relay: RelayProcess, account: SimulatedAccount, nowMs: number): void {
     const known = relay.parts.store.accounts.get(account.did)
     // What the host says of an account that has moved counts when the relay that brings it has said something.
-    const speaker = relay.parts.sources.byId(known?.sourceId ?? 0)
-    const isHeard = account.host.isRead || speaker?.policy.kind === 'relay'
+    const { sources } = relay.parts
+    const speaker = sources.byId(known?.sourceId ?? 0)
+    // An operator who decides on a source for a while does so also when all is to be well.
+    const isHeard =
+      sources.byHost(account.host.name)?.isWanted ?? (speaker?.policy.kind === 'relay' && speaker.isWanted)
     const isWaiting =
       known?.isIncomplete === true &&
       isHeard &&
