@@ -1,8 +1,8 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, constants, existsSync, fstatSync, openSync, read, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { createCrc } from './crc.ts'
 import { systemDisk, type Disk } from './disk.ts'
-import { syncAside, syncDirectory, syncPath, writeAside } from './durable-file.ts'
+import { aside, syncAside, syncDirectory, syncPath, writeAside } from './durable-file.ts'
 import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover-file.ts'
@@ -31,14 +31,19 @@ export async function backUpLog(
   let lastSeq = 0
   const names = logFileNames(directory)
   for (const name of names) {
+    const path = join(directory, name)
     const target = join(copy, name)
     try {
-      if (name === names.at(-1)) await copyWritten(disk, join(directory, name), target)
-      else await copyFinished(disk, join(directory, name), target)
+      if (name === names.at(-1)) await copyWritten(disk, path, target)
+      else await copyFinished(disk, path, target)
+      // A file that goes loses its name before its bytes. With the name it still had them all.
+      statSync(path)
     } catch (error) {
       // The oldest files may go meanwhile.
-      if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
-      throw error
+      const isGone = error instanceof Error && 'code' in error && error.code === 'ENOENT'
+      if (lastSeq > 0 || !isGone) throw error
+      if (existsSync(target)) disk.rmSync(target)
+      continue
     }
     if (name === names.at(-1)) {
       // Only now, so that it covers every record in the copy.
@@ -60,16 +65,20 @@ export async function backUpLog(
   return lastSeq
 }
 
+/** Copies a file that is finished, in no time where a file system can give it a second name for what it holds. */
 async function copyFinished(disk: Disk, path: string, target: string): Promise<void> {
-  const mode = constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE
-  await new Promise<void>((resolve, reject) =>
-    disk.copyFile(path, target, mode, (error) => (error ? reject(error) : resolve())),
-  )
+  const mode = constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE
+  try {
+    await aside((done) => disk.copyFile(path, target, mode, done))
+  } catch {
+    // Node could copy the bytes as well, but would never end if the file was cut meanwhile, as one is that goes.
+    await copyWritten(disk, path, target)
+  }
 }
 
 /**
- * Copies a file that is being written as far as it was when this began. Its blocks go over zeros that the copy could
- * get in the place of one and not of the next, and it gets shorter when it is finished.
+ * Copies a file as far as it was written when this began. Behind the blocks of one that is being written are zeros, which
+ * the copy could get in the place of one block and not of the next, and it gets shorter when it is finished.
  */
 async function copyWritten(disk: Disk, path: string, target: string): Promise<void> {
   const from = openSync(path, 'r')
@@ -80,7 +89,8 @@ async function copyWritten(disk: Disk, path: string, target: string): Promise<vo
     const end = endOfWritten(from, size)
     const chunk = Buffer.allocUnsafe(chunkBytes)
     for (let at = 0; at < end;) {
-      const got = readSync(from, chunk, 0, Math.min(chunk.length, end - at), at)
+      const length = Math.min(chunk.length, end - at)
+      const got = await aside<number>((done) => read(from, chunk, 0, length, at, done))
       if (got === 0) break
       await writeAside(disk, to, [chunk.subarray(0, got)], at)
       at += got

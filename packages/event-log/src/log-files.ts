@@ -49,6 +49,7 @@ export class LogFiles {
   readonly #deleted: LogFile[] = []
   /** The removal under way, or the last one. Never rejects. */
   #removed: Promise<void> = Promise.resolve()
+  #isClosed = false
   #lastDeletedSeq = 0
   /** Told of a disk that fails when a file is removed after its last read. */
   onFault: (error: unknown) => void = () => {}
@@ -129,8 +130,9 @@ export class LogFiles {
     await this.#removeDeleted()
   }
 
-  /** Once no file is being removed. */
+  /** Once no file is being removed. One that is being read by then stays until the next start. */
   async close(): Promise<void> {
+    this.#isClosed = true
     await this.#removed
     for (const handle of this.#handles.values()) await (await handle).close()
     this.#handles.clear()
@@ -138,7 +140,8 @@ export class LogFiles {
 
   /** One removal after the other. */
   async #removeDeleted(): Promise<void> {
-    if (this.#deleted.length === 0) return
+    // After a close the directory may be somebody else's.
+    if (this.#deleted.length === 0 || this.#isClosed) return
     const removal = this.#removed.then(async () => await this.#removeUnread())
     this.#removed = removal.catch(() => undefined)
     await removal
@@ -148,7 +151,7 @@ export class LogFiles {
   async #removeUnread(): Promise<void> {
     for (let file = this.#deleted[0]; file?.readers === 0; file = this.#deleted[0]) {
       const path = join(this.#directory, file.name)
-      // When a removal has failed, they may be gone.
+      // When a removal has failed, they may be gone. An operator whose disk is full removes files, too.
       if (existsSync(indexName(path))) await aside((done) => this.#disk.unlink(indexName(path), done))
       if (existsSync(path)) await aside((done) => this.#disk.rename(path, goneName(path), done))
       // A power cut may not bring this file back and take a newer one.
@@ -157,7 +160,7 @@ export class LogFiles {
       const handle = this.#handles.get(file.name)
       this.#handles.delete(file.name)
       void handle?.then((open) => open.close())
-      await removeInParts(this.#disk, goneName(path), file.bytes)
+      if (existsSync(goneName(path))) await removeInParts(this.#disk, goneName(path), file.bytes)
     }
   }
 

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import fs, {
+  constants,
   cpSync,
+  existsSync,
   fstatSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   truncateSync,
@@ -251,17 +254,13 @@ test('what a repair replaces is kept beside what an earlier one has replaced', a
 test('a backup leaves out the oldest files that go meanwhile, and fails when the next one went after it had the first', async () => {
   for (const hasFirst of [false, true]) {
     const directory = copyOf(original)
-    const loseFiles = (): void => {
-      for (const name of logFiles(original).slice(0, 2)) rmSync(join(directory, name), { force: true })
-    }
+    let copied = 0
     const disk: Disk = {
       ...systemDisk,
       copyFile: (from, to, mode, done) => {
-        if (!hasFirst) loseFiles()
-        systemDisk.copyFile(from, to, mode, (error) => {
-          loseFiles()
-          done(error)
-        })
+        if (copied++ === (hasFirst ? 1 : 0))
+          for (const name of logFiles(original).slice(0, 2)) rmSync(join(directory, name))
+        systemDisk.copyFile(from, to, mode, done)
       },
     }
     const copy = `${directory}-backup`
@@ -272,6 +271,71 @@ test('a backup leaves out the oldest files that go meanwhile, and fails when the
       assert.deepEqual(logFiles(copy), logFiles(original).slice(2))
     }
   }
+})
+
+/** A log of four records in two files. */
+async function logWithLargeFiles(): Promise<{ directory: string; first: string }> {
+  const directory = join(root, `large-${++copies}`)
+  const large = await EventLog.open({ directory, fileBytesMax: 3_500_000 })
+  for (let seq = 1; seq <= 4; seq++) {
+    large.append(meta, Buffer.alloc(1_500_000, seq))
+    await large.flush()
+  }
+  await large.close()
+  const [first = ''] = logFiles(directory)
+  return { directory, first: join(directory, first) }
+}
+
+/** As the log's owner does. */
+function removeInParts(path: string): void {
+  renameSync(path, `${path}.gone`)
+  truncateSync(`${path}.gone`, 4096)
+}
+
+test('a file that goes while it is copied is no part of the backup', async () => {
+  const { directory, first } = await logWithLargeFiles()
+  const { copyFile, writev } = systemDisk
+  const disk: Disk = {
+    ...systemDisk,
+    // As Node does on a file system that gives files no second name.
+    copyFile: (from, to, mode, done) => {
+      if (mode & constants.COPYFILE_FICLONE_FORCE)
+        setImmediate(() => done(Object.assign(new Error('not supported'), { code: 'ENOTSUP' })))
+      else copyFile(from, to, mode, done)
+    },
+    writev: (fd, buffers, at, done) => {
+      if (existsSync(first)) removeInParts(first)
+      writev(fd, buffers, at, done)
+    },
+  }
+  const copy = `${directory}-backup`
+  assert.equal(await backUpLog(directory, copy, 1000, disk), 4)
+  assert.equal(logFiles(copy).length, 1)
+  const restored = await EventLog.open({ directory: copy })
+  assert.equal(restored.oldestSeq, 3)
+  await restored.close()
+})
+
+test('a file that goes while it is read is no damage, and is not left out without a word', async (t) => {
+  const { readSync } = fs
+  let first = ''
+  t.after(() => {
+    fs.readSync = readSync
+    syncBuiltinESMExports()
+  })
+  fs.readSync = ((fd: number, bytes: Uint8Array, offset: number, length: number, at: number) => {
+    // The first record is read whole, the second one is not.
+    if (existsSync(first) && at > 1_500_000) removeInParts(first)
+    return readSync(fd, bytes, offset, length, at)
+  }) as typeof readSync // the overload that the log uses
+  syncBuiltinESMExports()
+  const checked = await logWithLargeFiles()
+  first = checked.first
+  const { files, damage } = await verifyLog(checked.directory)
+  assert.deepEqual([files.map(({ firstSeq, records }) => [firstSeq, records]), damage], [[[3, 2]], []])
+  const read = await logWithLargeFiles()
+  first = read.first
+  await assert.rejects(storedSeqs(read.directory), { code: 'ENOENT' })
 })
 
 test('while a backup is made others have their turn, file by file', async () => {

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Crc } from './block.ts'
 import { createCrc } from './crc.ts'
@@ -42,7 +42,10 @@ export interface LogReport {
   tornBytes: number
 }
 
-/** Reads every byte of a log and every checksum. Changes nothing; a log that is being written may look torn. */
+/**
+ * Reads every byte of a log and every checksum. Changes nothing; a log that is being written may look torn. Files that its
+ * owner deletes meanwhile are left out.
+ */
 export async function verifyLog(directory: string): Promise<LogReport> {
   const crc = await createCrc()
   const whole = readWholeLease(directory)
@@ -66,23 +69,30 @@ export async function verifyLog(directory: string): Promise<LogReport> {
     let mark = lease?.synced?.file === name ? lease.synced.bytes : 0
     const isNewest = name === names.at(-1)
     const scan = { crc, afterSeq: lastSeq, search, isNewest }
-    for (const { offset, bytes, block, syncedOffset, damage: what } of scanFile(
-      join(directory, name),
-      scan,
-    )) {
-      file.bytes += bytes
-      if (what)
-        damage.push({ file: name, offset, bytes, afterSeq: lastSeq, records: block?.count ?? 0, what })
-      if (!block) continue
-      file.firstSeq ||= block.firstSeq
-      file.firstTimeMs ||= block.timeMsAt(0)
-      file.records += block.count
-      lastSeq = file.lastSeq = block.lastSeq
-      file.lastTimeMs = block.timeMsAt(block.count - 1)
-      mark = Math.max(mark, syncedOffset)
+    const path = join(directory, name)
+    try {
+      for (const { offset, bytes, block, syncedOffset, damage: what } of scanFile(path, scan)) {
+        file.bytes += bytes
+        if (what)
+          damage.push({ file: name, offset, bytes, afterSeq: lastSeq, records: block?.count ?? 0, what })
+        if (!block) continue
+        file.firstSeq ||= block.firstSeq
+        file.firstTimeMs ||= block.timeMsAt(0)
+        file.records += block.count
+        lastSeq = file.lastSeq = block.lastSeq
+        file.lastTimeMs = block.timeMsAt(block.count - 1)
+        mark = Math.max(mark, syncedOffset)
+      }
+    } catch (error) {
+      if (existsSync(path)) throw error
     }
-    if (!isNewest && damage.length === 0)
-      damage.push(...lengthDamage(join(directory, name), file, afterSeq, crc))
+    if (!existsSync(path)) {
+      // Its owner has deleted it meanwhile, after those before it. It loses its name first, and then its bytes.
+      Object.assign(report, { files: [], damage: [] })
+      lastSeq = afterSeq
+      continue
+    }
+    if (!isNewest && damage.length === 0) damage.push(...lengthDamage(path, file, afterSeq, crc))
     // Behind the mark of the newest file the first block that is not whole ends the log. No stop explains an overlap.
     const [torn] = isNewest ? damage.filter(({ offset, what }) => offset >= mark && what !== overlaps) : []
     report.damage.push(...damage.filter(({ offset }) => !torn || offset < torn.offset))
@@ -130,7 +140,10 @@ function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: 
   return damage
 }
 
-/** The whole blocks of a log behind a seq, past any damage. Changes nothing. */
+/**
+ * The whole blocks of a log behind a seq, past any damage. Changes nothing.
+ * @throws Error `ENOENT` when the log's owner deletes a file before it was read.
+ */
 export async function* readStoredLog(directory: string, afterSeq: number): AsyncGenerator<LogSlice> {
   const crc = await createCrc()
   const search = blockSearchOf(directory, readWholeLease(directory), crc)
@@ -138,7 +151,10 @@ export async function* readStoredLog(directory: string, afterSeq: number): Async
   const names = logFileNames(directory)
   for (const name of names) {
     const scan = { crc, afterSeq: lastSeq, search, isNewest: name === names.at(-1) }
-    for (const { block, damage } of scanFile(join(directory, name), scan)) {
+    const path = join(directory, name)
+    for (const { block, damage } of scanFile(path, scan)) {
+      // Its owner may have deleted it meanwhile: then the rest of it is not left out without a word.
+      if (damage) statSync(path)
       if (!block) continue
       lastSeq = block.lastSeq
       if (!damage && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))

@@ -368,3 +368,43 @@ test('a large file is removed in parts, and what a kill leaves of it goes at the
   assert.deepEqual([names(killed), again.oldestSeq], [names(path), first.lastSeq + 1])
   await again.close()
 })
+
+test('a file that is gone already, because an operator removed it, does not end the log', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax, tailBytesMax: 0 })
+  for (let i = 0; i < 6; i++) await append(log)
+  for (const name of readdirSync(directory.path).filter((each) => each.startsWith('0000000000000001')))
+    rmSync(join(directory.path, name))
+  await log.dropThrough(4)
+  assert.deepEqual([await append(log), log.oldestSeq], [7, 5])
+  assert.deepEqual(
+    readdirSync(directory.path).filter((name) => name.startsWith('0000000000000003')),
+    [],
+  )
+  await log.close()
+})
+
+test('after a close no file goes any more, though a reader of it ends only then', async () => {
+  using directory = temporaryDirectory()
+  const { promise: held, resolve: release } = Promise.withResolvers<void>()
+  const open: Disk['promises']['open'] = async (path, flags) => {
+    const handle = await quickDisk.promises.open(path, flags)
+    const read: typeof handle.read = async (...place) => {
+      await held
+      return await handle.read(...place)
+    }
+    return { read, close: async () => await handle.close() }
+  }
+  const disk: Disk = { ...quickDisk, promises: { open } }
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax, tailBytesMax: 0, disk })
+  for (let i = 0; i < 6; i++) await append(log)
+  const read = log.read(0, 1)
+  await log.dropThrough(2)
+  await log.close()
+  const again = await EventLog.open({ directory: directory.path, fileBytesMax, tailBytesMax: 0 })
+  release()
+  await assert.rejects(read, { code: 'EBADF' })
+  await pause(50)
+  assert.equal((await again.read(0, 1))[0]?.firstSeq, 1)
+  await again.close()
+})
