@@ -264,6 +264,28 @@ test('the account of which most waits gives up its newest events for another of 
   lanes.close()
 })
 
+test('a large account that is with threads does not keep many small ones from giving up events for another', () => {
+  const full: string[] = []
+  const lanes = new Lanes<Source, Event>(
+    { ...limits, bytesPerLane: 10_000_000, bytesPerSource: 2_000_000, bytes: 1e9 },
+    {
+      start: ({ name }, lane) => {
+        if (name === 'large') return lane.away > 0 ? 'after-those-away' : 'away'
+        return () => new Promise(() => {})
+      },
+      onFull: ({ name }) => full.push(name),
+      onPaused: () => undefined,
+    },
+  )
+  const source = new Source()
+  for (const size of [10, 300_000]) lanes.enter(source, did(0), event('large', size))
+  for (let n = 1; n <= 1000; n++) lanes.enter(source, did(n), event(`small-${n}`, 1700))
+  assert.deepEqual([full, source.waitingBytes, source.largeLanes.size], [[], 2_000_000, 1])
+  lanes.enter(source, did(1001), event('late', 100))
+  assert.deepEqual(full, ['small-1'])
+  lanes.close()
+})
+
 test('the account of which most waits gives up its events, however many of which little waits came before it', () => {
   const { lanes, full } = waitingLanes({ bytesPerLane: 10_000_000, bytesPerSource: 2_000_000, bytes: 1e9 })
   const source = new Source()

@@ -298,10 +298,12 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     if (!this.#hasOwnRoom(lane, length)) return false
     let [most, bytesMax] = [lane, lane.bytes + length]
     const { lanes, largeLanes } = lane.source
-    const others = largeLanes.size > 0 ? largeLanes : lanes
-    for (const other of others.values().take(lanesLookedAtMax))
-      // What waits for its turn, or for threads, is done soon.
-      if (other.wait && !other.isPausing && other.bytes > bytesMax) [most, bytesMax] = [other, other.bytes]
+    for (const others of [largeLanes.values(), lanes.values()]) {
+      for (const other of others.take(lanesLookedAtMax))
+        // What waits for its turn, or for threads, is done soon.
+        if (other.wait && !other.isPausing && other.bytes > bytesMax) [most, bytesMax] = [other, other.bytes]
+      if (most !== lane) break
+    }
     if (most === lane) return false
     const going = new Set<E>()
     let left = Math.max(length, roomMade.bytes)
