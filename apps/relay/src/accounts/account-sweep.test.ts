@@ -267,3 +267,46 @@ test('of many accounts whose host has no turn few documents are looked up at a t
     assert.equal(lookedUp, 200 * step)
   }
 })
+
+test('hosts behind a relay that hang when they are to confirm do not slow the sweep of other accounts', async () => {
+  const accounts = new AccountTable()
+  const clock = new TestClock()
+  const hangs = (account: Account): boolean => account.did.includes('hang')
+  const add = (name: string, sourceId: number): Account => {
+    const account = accounts.take(did(name))
+    accounts.assign(account, sourceId, 'deactivated')
+    return account
+  }
+  for (let n = 0; n < 420; n++) add(`hang${n}`, 1)
+  for (let n = 0; n < 4000; n++) add(`known${n}`, 2).askedAtMs = clock.nowMs() + 60_000
+  const last = add('last', 2)
+  last.askedAtMs = clock.nowMs() + 60_000
+  const asked: Did[] = []
+  let isHanging = false
+  const sweep = new AccountSweep({
+    accounts,
+    clock,
+    placeOf: ({ sourceId }) =>
+      sourceId === 1
+        ? { name: 'relay', perSecond: 8, isShared: true }
+        : { name: 'pds', perSecond: 1, isShared: false },
+    // Seven hosts with 60 accounts each.
+    hostOf: (account) => (hangs(account) ? `host${account.row % 7}` : undefined),
+    askHost: async (account) => {
+      asked.push(account.did)
+      if (isHanging && hangs(account)) await new Promise(() => {})
+      return { status: hangs(account) ? 'active' : 'deactivated', sourceId: account.sourceId }
+    },
+    onStatus: () => {},
+    onIncomplete: () => {},
+  })
+  clock.every(250, () => sweep.step())
+  await clock.pass(60_000)
+  isHanging = true
+  await clock.pass(65_000)
+  assert.ok(asked.filter((each) => each.includes('hang')).length > 400)
+  asked.length = 0
+  last.askedAtMs = 1
+  await clock.pass(5000)
+  assert.deepEqual(asked, [last.did])
+})
