@@ -147,3 +147,36 @@ test('rows that come to take too much memory elsewhere are written when somebody
   assert.equal(writer.pendingRows, 1)
   await writer.close()
 })
+
+test('rows that press while other rows are written on demand are written after them, though nobody asks again', async () => {
+  const blocks: number[][] = []
+  const { promise: held, resolve: release } = Promise.withResolvers<void>()
+  let covered = 0
+  let newest = 1
+  const writer = new BlockWriter({
+    segments: {
+      append: async (rows) => {
+        await held
+        blocks.push(rows.map(({ seq }) => seq))
+      },
+    },
+    ageMsMax: 1e6,
+    isPressed: () => newest - covered > 5,
+    // As the ingest does, which reads nothing more meanwhile.
+    onWritten: (seq) => {
+      covered = seq
+      writer.askForRoom()
+    },
+    onFailure: assert.fail,
+  })
+  writer.add([rowAt(1)])
+  const flushed = writer.flush()
+  newest = 11
+  writer.add(Array.from({ length: 10 }, (_, i) => rowAt(i + 2)))
+  assert.equal(writer.askForRoom(), false)
+  release()
+  await flushed
+  for (let turn = 0; turn < 10; turn++) await nextTurn()
+  assert.deepEqual([blocks.map((seqs) => seqs.length), writer.askForRoom()], [[1, 10], true])
+  await writer.close()
+})

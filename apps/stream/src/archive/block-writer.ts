@@ -97,6 +97,9 @@ export class BlockWriter {
   #start(isWanted: () => boolean): void {
     this.#writing ??= this.#write(isWanted).finally(() => {
       this.#writing = undefined
+      // It may have been asked for room meanwhile, and nobody asks again before there is some.
+      const hasMore = this.#pending.length > 0 && !this.#failure
+      if (hasMore && this.#isBlockDue()) this.#start(() => this.#isBlockDue())
     })
   }
 
