@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { PowerDisk, randomFrom, type Random } from '@tributary/testkit/disk'
 import { backUpLog, EventLog, verifyLog, type EventLogOptions, type LogSlice } from '../src/index.ts'
@@ -167,7 +167,6 @@ class PowerRun {
 
   async #backUp(log: EventLog): Promise<void> {
     const name = `copy-${++this.#states}`
-    const { lastDeletedSeq } = log
     const durable = this.#entries.filter(({ seq }) => seq <= log.durableSeq)
     try {
       await backUpLog(
@@ -180,8 +179,9 @@ class PowerRun {
       this.#copies.push({ directory: join('copies', name), entries, newestSeq: log.nextSeq - 1 })
     } catch (error) {
       // The log goes on meanwhile. A backup whose files its retention deletes fails rather than have a hole.
-      const isFileGone = error instanceof Error && 'code' in error && error.code === 'ENOENT'
-      if (!isFileGone || log.lastDeletedSeq === lastDeletedSeq) this.#onlyOfTheDisk(error)
+      const { code, path = '' } = error as NodeJS.ErrnoException // as Node throws it
+      const isDeleted = Number.parseInt(basename(path), 10) <= log.lastDeletedSeq
+      if (code !== 'ENOENT' || !isDeleted) this.#onlyOfTheDisk(error)
     }
   }
 
