@@ -19,7 +19,7 @@ const accountsMax = 10_000
 /** Answers in a row. */
 interface Row {
   count: number
-  /** Those about each account. Before the first account is found there are none. */
+  /** How many of them are about each account. Before the first account is found, none is noted. */
   readonly of: Map<Did, number>
 }
 
@@ -72,7 +72,7 @@ export class GoneAnswers {
   }
 }
 
-/** One more answer stops all from counting. */
+/** The next answer stops all from counting. */
 function fullRow(): Row {
   return { count: inRowMax, of: new Map() }
 }

@@ -1,8 +1,10 @@
 import { newSourcePolicy } from '../src/policy/source-policy.ts'
 import { Source } from '../src/sources/source.ts'
 
+const pds = { host: 'pds.example.com', url: 'wss://pds.example.com' }
+
 /** A source as it is when nothing has been read of it yet. */
-export function sampleSource(nowMs?: () => number): Source {
+export function sampleSource(nowMs?: () => number, place = pds): Source {
   const start = {
     cursor: 0,
     epoch: 1,
@@ -13,6 +15,6 @@ export function sampleSource(nowMs?: () => number): Source {
     lostAtMs: 0,
     revision: 0,
   }
-  const stored = { id: 1, host: 'pds.example.com', url: 'wss://pds.example.com', ...start }
+  const stored = { id: 1, ...place, ...start }
   return new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }, nowMs)
 }

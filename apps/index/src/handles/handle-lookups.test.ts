@@ -307,7 +307,7 @@ test('a handle that the document no longer declares is not shown while nobody an
 
 /** The owner of a `did:web`, who publishes its document only while that suits them. */
 class WebOwner implements AsyncDisposable {
-  /** What is published besides the DID. */
+  /** The document that is published, without the DID. */
   document: object | 'forbidden' | 'garbage' = {}
   readonly #server = createServer((_, response) => {
     if (this.document === 'forbidden') response.writeHead(403).end()

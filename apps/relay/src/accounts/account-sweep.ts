@@ -6,12 +6,12 @@ import type { AccountTable } from '../state/account-table.ts'
 export interface AccountSweepOptions {
   accounts: Pick<AccountTable, 'exceptional'>
   clock: Clock
-  /** Who is asked for an account. Undefined when nobody is to be asked. */
+  /** The place that is asked for an account. Undefined when nobody is to be asked. */
   placeOf: (account: Account) => Place | undefined
   /** The host of an account at a shared place, as far as is known. The document may be read from the disk for it. */
   hostOf: (account: Account) => string | undefined
   /**
-   * What the account's host says of it now; undefined when it does not answer.
+   * Asks the host of an account for its word; undefined when it does not answer.
    * @param mayAsk whether the host has a turn, to be called when the document was read. `unasked` when it has none.
    */
   askHost: (account: Account, mayAsk: (host: string) => boolean) => Promise<HostWord | 'unasked' | undefined>

@@ -4,30 +4,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { Source } from '../sources/source.ts'
+import { sampleSource } from '../../tests/sample-source.ts'
+import type { Source } from '../sources/source.ts'
 import { DatabaseWriter } from '../state/database-writer.ts'
 import { RefusalLog } from './refusal-log.ts'
 import { RefusalRows } from './refusal-rows.ts'
-import { newSourcePolicy } from './source-policy.ts'
 
 const dayMs = 86_400_000
 
 function sourceAt(host: string): Source {
-  const place = { id: 1, host, url: `wss://${host}` }
-  return new Source(
-    {
-      ...place,
-      cursor: 0,
-      epoch: 1,
-      epochAtMs: 0,
-      ahead: [],
-      newestLogged: [],
-      looks: [],
-      lostAtMs: 0,
-      revision: 0,
-    },
-    { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
-  )
+  return sampleSource(undefined, { host, url: `wss://${host}` })
 }
 
 /** Opens the same file on a thread each time. */

@@ -13,11 +13,11 @@ import {
   type ScriptedHost,
 } from '@tributary/testkit'
 import type { ClientOptions } from 'ws'
+import { sampleSource } from '../../tests/sample-source.ts'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { DialPace } from './dial-pace.ts'
 import type { Allowance } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
-import { Source } from './source.ts'
 
 /** A connection to a host, with the messages that came of it. Every one of them moves the source's position. */
 function connect(
@@ -26,22 +26,7 @@ function connect(
   nowMs = Date.now,
   allowances: readonly Allowance[] = [],
 ) {
-  const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
-  const source = new Source(
-    {
-      ...place,
-      cursor: 0,
-      epoch: 1,
-      epochAtMs: 0,
-      ahead: [],
-      newestLogged: [],
-      looks: [],
-      lostAtMs: 0,
-      revision: 0,
-    },
-    { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
-    nowMs,
-  )
+  const source = sampleSource(nowMs, { host: host.host, url: host.url.replace('http', 'ws') })
   const connection = new SourceConnection(
     source,
     {
