@@ -152,8 +152,7 @@ const migrations = [
    DROP TABLE records_by_did;`,
   `CREATE INDEX repos_to_read ON repos (did) WHERE needs_refetch = 1 AND is_hidden = 0`,
   `CREATE TABLE lost_rows (
-     id INTEGER PRIMARY KEY CHECK (id = 1),
-     after_seq INTEGER NOT NULL,
+     after_seq INTEGER PRIMARY KEY,
      through_seq INTEGER NOT NULL
    ) STRICT;`,
 ]

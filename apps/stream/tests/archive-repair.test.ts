@@ -380,6 +380,6 @@ test('rows at the end of a damaged log count as lost also before the states acco
   await repairArchive(filled.path, { onSegment: () => {}, onLog: () => {}, onMarked: () => {} })
   assert.deepEqual(marksIn(filled.path), [false, false, false], 'their events come again')
   const repaired = openStateDatabase(join(filled.path, 'state.sqlite'))
-  assert.deepEqual(lostSeqsOf(repaired), { afterSeq: 10, throughSeq: 12 })
+  assert.deepEqual(lostSeqsOf(repaired), [{ afterSeq: 10, throughSeq: 12 }])
   repaired.close()
 })

@@ -86,7 +86,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     fanout,
     watched: new WatchedCollections(database, watched, 1),
     lookBackMs: options.lookBackMs ?? 2 ** 50,
-    lost: { afterSeq: 0, throughSeq: 0 },
+    lost: [],
     ...(options.progressMs === undefined ? {} : { progressMs: options.progressMs }),
     subscribersMax: options.subscribersMax ?? 100,
     subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,

@@ -81,8 +81,9 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   }
   const { files, lease } = await verifyLogOf(dataDirectory)
   const newestSeq = files.reduce((newest, file) => Math.max(newest, file.lastSeq), lastSeq)
-  if (hasLost && lease) noteLost(database, { afterSeq: newestSeq, throughSeq: lease.limit - 1 })
-  lowerSeqs(database, { blockSeq: lastSeq, newestSeq, limit: lease?.limit ?? 0 })
+  const limit = lease?.limit ?? 0
+  if (hasLost && limit > newestSeq + 1) noteLost(database, { afterSeq: newestSeq, throughSeq: limit - 1 })
+  lowerSeqs(database, { blockSeq: lastSeq, newestSeq, limit })
   observer.onMarked(marked.size)
 }
 

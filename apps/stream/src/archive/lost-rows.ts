@@ -8,17 +8,15 @@ export interface LostSeqs {
   readonly throughSeq: number
 }
 
-const nothing: LostSeqs = { afterSeq: 0, throughSeq: 0 }
-
-/** Notes what the newest repair may have lost at the end of the archive. */
+/** Notes what a repair may have lost at the end of the archive. */
 export function noteLost(database: StateDatabase, { afterSeq, throughSeq }: LostSeqs): void {
-  database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (1, ?, ?)').run(afterSeq, throughSeq)
+  database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (?, ?)').run(afterSeq, throughSeq)
 }
 
-/** What the newest repair may have lost at the end of the archive; an empty range where there was none. */
-export function lostSeqsOf(database: StateDatabase): LostSeqs {
+/** Lists what repairs may have lost at the end of the archive, one range for each repair. */
+export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   const lost = database.prepare<[], LostSeqs>(
     'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows',
   )
-  return lost.get() ?? nothing
+  return lost.all()
 }

@@ -13,7 +13,7 @@ function segment(minSeq: number, maxSeq: number, hoursAgo: number): Pick<SealedS
 }
 
 const sealed = [segment(1, 100, 80), segment(101, 200, 40), segment(201, 300, 20), segment(301, 400, 5)]
-const lookBack = { lookBackMs: 36 * hourMs, lost: { afterSeq: 0, throughSeq: 0 }, nowMs, sealed }
+const lookBack = { lookBackMs: 36 * hourMs, lost: [], nowMs, sealed }
 const delivery = {
   headSeq: 450,
   seqWitnessedAt: async (micros: number) => {
@@ -56,7 +56,13 @@ test('the next seq is no surprise, one further ahead is told and continues live'
 })
 
 test('a seq that a repair has lost is told as such, and the next row is above all that were lost', async () => {
-  const repaired = { ...lookBack, lost: { afterSeq: 450, throughSeq: 460 } }
+  const repaired = {
+    ...lookBack,
+    lost: [
+      { afterSeq: 450, throughSeq: 460 },
+      { afterSeq: 470, throughSeq: 480 },
+    ],
+  }
   assert.deepEqual(await startPosition(451, delivery, repaired), { afterSeq: 450 })
   for (const headSeq of [450, 470]) {
     const source = { ...delivery, headSeq }
@@ -65,6 +71,7 @@ test('a seq that a repair has lost is told as such, and the next row is above al
     assert.deepEqual([info?.name, info?.firstSeq, info?.lastSeq], ['UnreadableEvents', 455, 460])
     assert.equal(await clampedPosition(455, source, repaired), 460)
   }
+  assert.equal((await startPosition(475, { ...delivery, headSeq: 470 }, repaired)).afterSeq, 480)
   assert.equal((await startPosition(461, delivery, repaired)).info?.name, 'FutureCursor')
 })
 

@@ -15,7 +15,7 @@ export interface LookBack {
   /** How far back a cursor may reach, in milliseconds. 0: cursors are ignored. */
   lookBackMs: number
   nowMs: number
-  lost: LostSeqs
+  lost: readonly LostSeqs[]
   /** The sealed segments, in order. */
   sealed: readonly Pick<SealedSegment, 'header'>[]
 }
@@ -55,9 +55,8 @@ export async function startPosition(
       `Cursor ${cursor} is below ${floor}, the oldest seq that can be replayed; read the archive with planSnapshot from afterSeq=${Math.max(0, cursor - 1)}, then connect with the cursor it ends at`,
     )
   }
-  const { lost } = lookBack
-  if (seq > lost.afterSeq + 1 && seq <= lost.throughSeq)
-    return { afterSeq: lost.throughSeq, info: lostRows(seq, lost.throughSeq) }
+  const lost = lookBack.lost.find(({ afterSeq, throughSeq }) => afterSeq + 1 < seq && seq <= throughSeq)
+  if (lost) return { afterSeq: lost.throughSeq, info: lostRows(seq, lost.throughSeq) }
   const { headSeq } = delivery
   if (seq > headSeq + 1) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
   return { afterSeq: seq - 1 }

@@ -34,7 +34,7 @@ export interface SubscribeMethodOptions {
   isCompatible?: boolean
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
-  lost: LostSeqs
+  lost: readonly LostSeqs[]
   subscribersMax: number
   subscribersPerAddressMax: number
   /** Most DIDs that the filters of all subscribers may name together. Default 5,000,000: some 550 MB. */

@@ -25,7 +25,7 @@ export interface V1SubscribeOptions {
   delivery: Delivery
   fanout: Fanout
   lookBackMs: number
-  lost: LostSeqs
+  lost: readonly LostSeqs[]
   places: SubscriberPlaces
   /** Whether an address may have one more handshake and subscriber. @throws XrpcError when it may not. */
   admit: (address: string) => void

@@ -58,7 +58,7 @@ function handlerOf(stream: StreamProcess): Handler {
     watched,
     dictionary: new EventDictionary(),
     lookBackMs: stream.world.bounds.lookBackMs ?? lookBackMs,
-    lost: { afterSeq: 0, throughSeq: 0 },
+    lost: [],
     ...places,
   }) // all of a server that it uses
   handlers.set(stream, method)
