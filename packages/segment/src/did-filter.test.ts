@@ -38,6 +38,23 @@ test('the low half of a hash decides between two blocks of a filter at their edg
   assert.deepEqual([blockOf(0), blockOf(0xffffffff)], [0, 1])
 })
 
+test('many hashes are looked for in the block that each falls into, at its edge too', async () => {
+  // In three blocks the low half carries into the next block, in five nothing is near an edge.
+  for (const shape of [
+    { k: 3, numBlocks: 3 },
+    { k: 7, numBlocks: 5 },
+  ]) {
+    const edge = [0, 0x7fffffff, 0xffffffff].map((low) => ({ high: 0x55555555, low, folded: 0x12345678 }))
+    for (const hash of edge) {
+      const filter = DidFilter.decode(await encodeFilter(shape, [hash]))
+      const found = filter.select(new DidHashes(edge), [0, 1, 2])
+      const alone = edge.flatMap((other, place) => (filter.has(other) ? [place] : []))
+      assert.ok(found.includes(edge.indexOf(hash)))
+      assert.deepEqual(found, alone)
+    }
+  }
+})
+
 test('DIDs set the bits that the reference sets', () => {
   type Vector = { did: string; nb1_k15_bits: number[]; nb131_k9_bits: number[] }
   for (const { did, nb1_k15_bits, nb131_k9_bits } of readJsonVector<Vector[]>('bloom/did_bits.json')) {

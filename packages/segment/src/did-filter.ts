@@ -58,7 +58,7 @@ export class DidHashes {
   readonly high: Float64Array
   readonly low: Float64Array
   readonly #hashes: readonly DidHash[]
-  readonly #bits = new Map<number, Uint16Array>()
+  readonly #bits = new Map<number, DidBits>()
 
   constructor(hashes: readonly DidHash[]) {
     this.#hashes = hashes
@@ -71,15 +71,24 @@ export class DidHashes {
     return [...this.#hashes.keys()]
   }
 
-  /** The k bits of each hash within its block, one hash after the other. */
-  bits(k: number): Uint16Array {
+  /** The k bits of each hash within its block. */
+  bits(k: number): DidBits {
     let bits = this.#bits.get(k)
     if (!bits) {
-      bits = Uint16Array.from(this.#hashes.flatMap((hash) => bitsInBlock(hash, k)))
-      this.#bits.set(k, bits)
+      const each = this.#hashes.map((hash) => bitsInBlock(hash, k))
+      const firstThree = Int32Array.from(each, ([a = 0, b = 0, c = 0]) => a | (b << 9) | (c << 18))
+      this.#bits.set(k, (bits = { firstThree, all: Uint16Array.from(each.flat()) }))
     }
     return bits
   }
+}
+
+/** Bit numbers of many hashes within a block, all below 512. */
+interface DidBits {
+  /** The first three of each hash, nine bits a number, the first one lowest. */
+  readonly firstThree: Int32Array
+  /** All k of each hash, one hash after the other. */
+  readonly all: Uint16Array
 }
 
 /**
@@ -184,25 +193,28 @@ export class DidFilter {
   #firstOf(hashes: DidHashes, among: readonly number[], from: number): number {
     const { k, numBlocks } = this.shape
     const { high, low } = hashes
-    const bits = hashes.bits(k)
+    const { firstThree, all } = hashes.bits(k)
     const bytes = this.#bytes
     const bitsAt = this.#bitsAt
+    // The high half alone tells the block, unless its product is so near below a whole number that the low half may carry.
+    const scale = numBlocks * 2 ** -32
+    const carryFrom = 1 - scale
     search: for (let next = from; next < among.length; next++) {
       const place = among[next] ?? 0
-      const at = bitsAt + filterBlockBytes * blockOf(high[place] ?? 0, low[place] ?? 0, numBlocks)
-      const start = place * k
+      const product = (high[place] ?? 0) * scale
+      let block = product | 0
+      if (product - block >= carryFrom) block = blockOf(high[place] ?? 0, low[place] ?? 0, numBlocks)
+      const at = bitsAt + filterBlockBytes * block
       // Every k is three or more. One branch for three bits, because each alone is set as often as not, and a branch that
       // cannot be foreseen takes longer than to look at a bit.
-      const a = bits[start] ?? 0
-      const b = bits[start + 1] ?? 0
-      const c = bits[start + 2] ?? 0
+      const bits = firstThree[place] ?? 0
       const three =
-        ((bytes[at + (a >> 3)] ?? 0) >> (a & 7)) &
-        ((bytes[at + (b >> 3)] ?? 0) >> (b & 7)) &
-        ((bytes[at + (c >> 3)] ?? 0) >> (c & 7))
+        ((bytes[at + ((bits >> 3) & 63)] ?? 0) >> (bits & 7)) &
+        ((bytes[at + ((bits >> 12) & 63)] ?? 0) >> ((bits >> 9) & 7)) &
+        ((bytes[at + ((bits >> 21) & 63)] ?? 0) >> ((bits >> 18) & 7))
       if ((three & 1) === 0) continue
-      for (let i = start + 3; i < start + k; i++) {
-        const bit = bits[i] ?? 0
+      for (let i = place * k + 3; i < (place + 1) * k; i++) {
+        const bit = all[i] ?? 0
         if ((((bytes[at + (bit >> 3)] ?? 0) >> (bit & 7)) & 1) === 0) continue search
       }
       return next
