@@ -133,6 +133,18 @@ test('a PDS that is removed because it is gone leaves no marks on its accounts',
   assert.equal(core.asked, asked, 'the accounts are asked for once')
 })
 
+test('a removal is taken for new once, also by starts that follow', async () => {
+  await using core = await RelayCore.start([here, relay])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  core.decide(here, 'removed')
+  const { lostAtMs } = core.source(here)
+  await core.pass(1)
+  await core.kill()
+  assert.equal(core.source(here).lostAtMs, lostAtMs)
+})
+
 for (const [when, removeAndKill] of [
   ['before the state has the removal', async (core) => await core.removeAndKill(here)],
   [

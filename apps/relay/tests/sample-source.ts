@@ -14,6 +14,7 @@ export function sampleSource(nowMs?: () => number, place = pds): Source {
     looks: [],
     lostAtMs: 0,
     revision: 0,
+    walkFrom: '',
   }
   const stored = { id: 1, ...place, ...start }
   return new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }, nowMs)

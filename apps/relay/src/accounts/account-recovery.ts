@@ -158,6 +158,10 @@ export class AccountRecovery implements Disposable {
       bringerOf: (source) => bringerOf(sources, source),
       ask: (account, bringer) => this.#askAfterLoss(account, bringer),
       isWaiting: (did) => this.#healing.has(did),
+      onFar: (source, lostAtMs, fromDid) => {
+        source.noteWalk(lostAtMs, fromDid, trail.newestSeq)
+        trail.storeSource(source)
+      },
       onOver: (source) => {
         source.endLoss(trail.newestSeq)
         trail.storeSource(source)
@@ -261,7 +265,7 @@ export class AccountRecovery implements Disposable {
    */
   takeOver(source: Source): void {
     const { id, policy } = source
-    const { accounts, clock, sources } = this.#options
+    const { accounts, clock, sources, trail } = this.#options
     const wanted = [...sources.sources].filter(({ isWanted }) => isWanted)
     for (const relay of wanted)
       for (const did of relay.forwarded) {
@@ -269,7 +273,10 @@ export class AccountRecovery implements Disposable {
         if (account?.sourceId === id) this.#pipeline?.outcomes.markMissing(account, relay)
       }
     const hasRelay = wanted.some((relay) => relay.policy.kind === 'relay')
-    if (policy.kind === 'pds' && hasRelay) source.lostAtMs = clock.nowMs()
+    if (policy.kind !== 'pds' || !hasRelay) return
+    source.lostAtMs = clock.nowMs()
+    // No event moves it any more, so nothing else would store that, and each start would take the removal for new.
+    trail.storeSource(source)
   }
 
   /**

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import Database from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { TestClock } from '../../tests/test-clock.ts'
-import type { Source } from '../sources/source.ts'
+import { Source } from '../sources/source.ts'
 import { AccountTable } from '../state/account-table.ts'
+import { prepare } from '../state/schema.ts'
+import { storedAccounts } from '../state/stored-accounts.ts'
 import { LossWalks } from './loss-walks.ts'
 
 const did = (name: string): Did => `did:plc:${name.padStart(24, 'a')}` as Did // of the right form
@@ -29,11 +32,21 @@ function walkOver(
   const accounts = new AccountTable()
   const clock = new TestClock()
   const source = sampleSource(() => clock.nowMs())
-  source.reading.open()
   for (const name of names) {
     accounts.assign(accounts.take(did(`${name}2`)), 2, 'active')
     accounts.assign(accounts.take(did(name)), source.id, 'active')
   }
+  return walkThrough(accounts, source, clock, hasRoom, waiting)
+}
+
+function walkThrough(
+  accounts: AccountTable,
+  source: Source,
+  clock: TestClock,
+  hasRoom: () => boolean = () => true,
+  waiting: ReadonlySet<Did> = new Set(),
+): Walked {
+  source.reading.open()
   const asked: Did[] = []
   const walks = new LossWalks({
     accounts,
@@ -45,6 +58,10 @@ function walkOver(
       return hasRoom()
     },
     isWaiting: (did) => waiting.has(did),
+    onFar: (walked, lostAtMs, fromDid) => {
+      walked.noteWalk(lostAtMs, fromDid, 0)
+      walked.stored(0)
+    },
     onOver: (over) => over.endLoss(0),
   })
   clock.every(250, () => walks.step())
@@ -127,3 +144,46 @@ test('a source that loses events all the time has its accounts asked for once an
   }
   assert.equal(asked.length, 3)
 })
+
+/** Accounts of source 1 as they are after a start: those of did:web are in no order. */
+function startedWith(dids: readonly string[]): AccountTable {
+  const db = new Database(':memory:')
+  prepare(db)
+  const insert =
+    db.prepare(`INSERT INTO account (did, source_id, upstream_status, rev, commit_digest, data_digest, is_desynchronized)
+    VALUES (?, 1, 'active', '3l22222222222', zeroblob(32), zeroblob(32), 0)`)
+  for (const each of dids) insert.run(each)
+  const accounts = new AccountTable(storedAccounts(db))
+  db.close()
+  return accounts
+}
+
+for (const [when, waiting, goesOnAt] of [
+  ['', [], 176],
+  [' before an account that still waited', [did('a150')], 50],
+] as const)
+  test(`a walk that a stop has ended goes on where it was${when}, and leaves nobody out`, async () => {
+    const clock = new TestClock()
+    const first = sampleSource(() => clock.nowMs())
+    const names = Array.from({ length: 200 }, (_, n) => did(`a${100 + n}`))
+    const web = ['did:web:a.example.com', 'did:web:b.example.com'] as Did[] // of the right form
+    const accounts = startedWith([...names, ...web])
+    // They are new in this process, and have their place in the order at the next start.
+    const late = did('a101a')
+    accounts.assign(accounts.take(late), 1, 'active')
+    const { asked } = walkThrough(accounts, first, clock, undefined, new Set(waiting))
+    first.lostAtMs = clock.nowMs()
+    await clock.pass(195_000)
+    assert.deepEqual(asked.slice(0, 4), [...web, late, names[0]])
+    const stored = first.stored(0)
+    const decided = { ...stored, policy: first.policy, addedAtMs: 0 }
+    const second = new Source(stored, decided, () => clock.nowMs())
+    const again = walkThrough(startedWith([...names, ...web, late]), second, clock)
+    await clock.pass(300_000)
+    assert.deepEqual(again.asked, [...web, ...names.slice(goesOnAt)])
+    assert.equal(second.lostAtMs, 0)
+    second.lostAtMs = clock.nowMs()
+    await clock.pass(2 * 3_600_000)
+    const later = again.asked.slice(web.length + names.length - goesOnAt)
+    assert.deepEqual(later, [...web, late, ...names], 'a later loss begins with the first account')
+  })

@@ -5,7 +5,7 @@ import type { Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 
 export interface LossWalksOptions {
-  accounts: Pick<AccountTable, 'firstWholeOf'>
+  accounts: Pick<AccountTable, 'firstWholeOf' | 'ordered'>
   clock: Clock
   sources: () => Iterable<Source>
   /** The source that brings the answers for the accounts of a source. Undefined when none does now. */
@@ -14,6 +14,8 @@ export interface LossWalksOptions {
   ask: (account: Account, bringer: Source) => boolean
   /** Whether an account that was asked for still waits for the answer. One that does not is whole, or bears a mark. */
   isWaiting: (did: Did) => boolean
+  /** The accounts of a source before a DID were looked after since a loss, so that a later process goes on there. */
+  onFar: (source: Source, lostAtMs: number, fromDid: string) => void
   /** All accounts of a source were looked after since it lost events. */
   onOver: (source: Source) => void
 }
@@ -28,6 +30,8 @@ const lagMsMax = 60_000
 const readMsMin = 5000
 /** Rows of accounts that are looked at in one go. */
 const rowsMax = 10_000
+/** Questions after which it is noted how far a walk has come. */
+const notedEvery = 60
 
 /** A way through all accounts for one source. */
 interface Walk {
@@ -35,11 +39,16 @@ interface Walk {
   beganAtMs: number
   /** The loss that it makes up for, as the source notes it. A clock that was ahead may have told when. */
   lostAtMs: number
+  /** Accounts with a DID before this were looked after before the process began. */
+  fromDid: string
   /** The row of accounts at which it goes on. Undefined after the last one. */
   next: number | undefined
+  /** It goes through the accounts that are in DID order, after all others. */
+  isOrdered: boolean
   dueMs: number
-  /** Accounts that were asked for, and of which the host may not have answered. */
-  asked: Set<Did>
+  /** Accounts that were asked for, and of which the host may not have answered. True for those in DID order. */
+  asked: Map<Did, boolean>
+  askedCount: number
 }
 
 /**
@@ -49,7 +58,8 @@ interface Walk {
  *
  * A walk begins when the source has sent what it still had, because a commit that a host gives takes the place of older
  * ones that are on their way. It is over when all questions have been answered, or given up: accounts that wait bear no
- * mark. A walk that a stop has ended begins again.
+ * mark. A walk that a stop has ended goes on from what was noted of it. That is a DID, because rows are others after a start:
+ * so the accounts that are in no order come first, and then those in DID order.
  */
 export class LossWalks {
   readonly #options: LossWalksOptions
@@ -103,9 +113,12 @@ export class LossWalks {
         source,
         beganAtMs: nowMs,
         lostAtMs,
-        next: 0,
+        fromDid: source.walkFrom(lostAtMs),
+        next: this.#options.accounts.ordered,
+        isOrdered: false,
         dueMs: nowMs,
-        asked: new Set(),
+        asked: new Map(),
+        askedCount: 0,
       })
   }
 
@@ -116,14 +129,27 @@ export class LossWalks {
     { from, rows, nowMs }: { from: number; rows: number; nowMs: number },
   ): number {
     const { accounts, ask } = this.#options
-    const { source } = walk
-    const { account, next } = accounts.firstWholeOf(source.id, from, rows)
+    const { source, isOrdered, fromDid } = walk
+    const { ordered } = accounts
+    const count = isOrdered ? Math.min(rows, ordered - from) : rows
+    const { account, next = Infinity } = accounts.firstWholeOf(source.id, from, count, fromDid)
     if (account) walk.dueMs = nowMs + askEveryMs[source.policy.kind]
     const isAsked = account !== undefined && ask(account, bringer)
-    if (isAsked) walk.asked.add(account.did)
+    if (isAsked) walk.asked.set(account.did, isOrdered)
     if (!account || isAsked) walk.next = next
+    if ((walk.next ?? 0) >= (isOrdered ? ordered : Infinity)) {
+      walk.next = !isOrdered && ordered > 0 ? 0 : undefined
+      walk.isOrdered = true
+    }
     this.#hear(walk)
+    if (isAsked && ++walk.askedCount % notedEvery === 0) this.#note(walk, [account.did, isOrdered])
     return account ? account.row + 1 - from : rows
+  }
+
+  /** Notes how far the walk has come: no account that waits was looked after. @param last the account that was asked for last. */
+  #note({ source, lostAtMs, asked }: Walk, last: [did: Did, isOrdered: boolean]): void {
+    const [[fromDid, isOrdered] = last] = asked
+    if (isOrdered) this.#options.onFar(source, lostAtMs, fromDid)
   }
 
   /** The walk has passed the last account. */
@@ -137,6 +163,6 @@ export class LossWalks {
 
   /** Forgets the accounts that wait no more. */
   #hear({ asked }: Walk): void {
-    for (const did of asked) if (!this.#options.isWaiting(did)) asked.delete(did)
+    for (const did of asked.keys()) if (!this.#options.isWaiting(did)) asked.delete(did)
   }
 }

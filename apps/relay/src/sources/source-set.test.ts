@@ -28,6 +28,7 @@ const stored: Omit<StoredSource, 'cursor'> = {
   looks: [[did, true]],
   lostAtMs: 0,
   revision: 0,
+  walkFrom: '',
 }
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 

@@ -211,7 +211,18 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const lists = { ahead: [], newestLogged: [], looks: [] }
-    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ...lists, lostAtMs: 0, revision: 0 }
+    const start = {
+      id,
+      host,
+      url,
+      cursor: 0,
+      epoch: 1,
+      epochAtMs: 0,
+      ...lists,
+      lostAtMs: 0,
+      revision: 0,
+      walkFrom: '',
+    }
     const chosen = this.#policy.positionOf(id)
     const from = withChosen(position ?? start, chosen, this.#nowMs())
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
@@ -232,5 +243,6 @@ export class SourceSet {
 function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined, nowMs: number): StoredSource {
   if (!chosen || chosen.epoch <= stored.epoch) return stored
   // As `Source.beginEpoch` does it, so that what was said before is not taken for new.
-  return { ...stored, ...chosen, epochAtMs: nowMs, ahead: [], newestLogged: [], lostAtMs: nowMs }
+  const lists = { ahead: [], newestLogged: [] }
+  return { ...stored, ...chosen, epochAtMs: nowMs, ...lists, lostAtMs: nowMs, walkFrom: '' }
 }

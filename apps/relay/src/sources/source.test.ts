@@ -90,6 +90,18 @@ test('a loss is stored until what came of it is stored', () => {
   assert.equal(source.stored(6).lostAtMs, 2)
 })
 
+test('how far a walk has come is stored when what came of it is, and only for its loss', () => {
+  const source = sampleSource()
+  source.lostAtMs = 1
+  source.noteWalk(1, 'did:plc:b', 7)
+  assert.deepEqual([source.stored(6).walkFrom, source.stored(7).walkFrom], ['', 'did:plc:b'])
+  source.noteWalk(1, 'did:plc:c', 9)
+  source.noteWalk(1, 'did:plc:d', 11)
+  assert.deepEqual([source.stored(8).walkFrom, source.stored(9).walkFrom], ['did:plc:b', 'did:plc:c'])
+  source.lostAtMs = 2
+  assert.equal(source.stored(9).walkFrom, '')
+})
+
 test('a reconnect asks for what comes after all that was received, done or not', () => {
   const { source } = sourceWith(3)
   assert.deepEqual([source.cursor, source.receivedSeq], [0, 3])

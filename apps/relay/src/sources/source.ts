@@ -40,6 +40,8 @@ export interface StoredSource {
   lostAtMs: number
   /** Revision of the policy that held when this was stored. 0: none. */
   revision: number
+  /** Since the loss, accounts were looked after whose DIDs come before this. Empty when none were. */
+  walkFrom: string
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -115,6 +117,10 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   #stuck: { reason: string; eventsLogged: number } | undefined
   /** The loss that is over, and the seq of our log together with which that is stored. */
   #lossOver = { lostAtMs: 0, doneBy: 0 }
+  /** How far the accounts were looked after since a loss. */
+  #walk: { lostAtMs: number; from: string }
+  /** How far by now, and the seq of our log together with which that is stored. */
+  #walkBy: { lostAtMs: number; from: string; doneBy: number } | undefined
   readonly #underWay = new UnderWay()
   /** After a restart: events above the cursor that are done, so that they are not logged twice. */
   readonly #done: Set<number>
@@ -145,6 +151,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
     this.lostAtMs = stored.lostAtMs
+    this.#walk = { lostAtMs: stored.lostAtMs, from: stored.walkFrom }
     this.#done = new Set(stored.ahead)
     this.#doneUpTo = stored.ahead.reduce((newest, seq) => Math.max(newest, seq), 0)
     this.#newestLogged = new Map(stored.newestLogged)
@@ -292,6 +299,22 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.lostAtMs = 0
   }
 
+  /** Where the walk through its accounts goes on that was stored for this loss. Empty at the first. */
+  walkFrom(lostAtMs: number): string {
+    return this.#walk.lostAtMs === lostAtMs ? this.#walk.from : ''
+  }
+
+  /** All its accounts before a DID were looked after since a loss. @param doneBy as for `endLoss`. */
+  noteWalk(lostAtMs: number, from: string, doneBy: number): void {
+    // What was noted before is about to be stored, and would never be if newer notes took its place all the time.
+    this.#walkBy ??= { lostAtMs, from, doneBy }
+  }
+
+  /** Seq of our log together with which all that is noted of losses is stored. */
+  get lossDoneBy(): number {
+    return Math.max(this.#lossOver.doneBy, this.#walkBy?.doneBy ?? 0)
+  }
+
   /**
    * Goes on after a position that cannot be read. Events before it that are not done keep the cursor, or a kill would lose
    * them.
@@ -314,11 +337,16 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     const { id, host, url, cursor, epoch, epochAtMs, revision } = this
     const isOver = this.lostAtMs === 0 && durableSeq < this.#lossOver.doneBy
     const { lostAtMs } = isOver ? this.#lossOver : this
+    if (this.#walkBy && this.#walkBy.doneBy <= durableSeq) {
+      this.#walk = this.#walkBy
+      this.#walkBy = undefined
+    }
+    const walkFrom = this.walkFrom(lostAtMs)
     const lists = {
       ahead: [...this.#done, ...ahead],
       newestLogged: [...this.#newestLogged],
       looks: [...this.looks],
     }
-    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs, revision }
+    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs, revision, walkFrom }
   }
 }

@@ -23,6 +23,7 @@ export class AccountRows {
   /** Rows below `#end` that are nobody's. */
   readonly #free: number[] = []
   #end = 0
+  #ordered = 0
 
   get size(): number {
     return this.#end - this.#free.length
@@ -51,11 +52,17 @@ export class AccountRows {
     return account
   }
 
-  /** Adds an account that is not known yet, of a common row of the database. @see commonRowSql */
+  /** The first so many rows are in DID order for as long as the process runs, because no account of a source is forgotten. */
+  get ordered(): number {
+    return this.#ordered
+  }
+
+  /** Adds the next account in DID order, before all others, of a common row of the database. @see commonRowSql */
   addCommon(rows: Buffer, from: number): AccountRow {
     const account = this.#newRow()
     account.setCommon(rows, from)
     this.#index.add(account.did, account.row)
+    this.#ordered = this.#end
     return account
   }
 
@@ -88,11 +95,14 @@ export class AccountRows {
     return found
   }
 
-  /** The first account of a source in a stretch of rows that is just active and whole. */
-  firstWholeOf(sourceId: number, from: number, count: number): AccountRow | undefined {
+  /** The first account of a source in a stretch of rows that is just active and whole. @param fromDid leaves out DIDs before it. */
+  firstWholeOf(sourceId: number, from: number, count: number, fromDid: string): AccountRow | undefined {
     const end = Math.min(from + count, this.#end)
     for (let row = from; row < end; row++)
-      if (AccountRow.isWholeOf(sourceId, this.#page(row), startOf(row))) return this.at(row)
+      if (AccountRow.isWholeOf(sourceId, this.#page(row), startOf(row))) {
+        const account = this.at(row)
+        if (account.did >= fromDid) return account
+      }
     return undefined
   }
 

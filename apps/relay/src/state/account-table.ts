@@ -89,17 +89,24 @@ export class AccountTable {
     return { found: this.#rows.exceptional(from, count), next: next < this.#rows.end ? next : undefined }
   }
 
+  /** The first so many rows are in DID order. */
+  get ordered(): number {
+    return this.#rows.ordered
+  }
+
   /**
    * The first account of a source, among the next few accounts, that is just active and whole.
    * @param from, count as for `exceptional`.
+   * @param fromDid leaves out accounts whose DIDs come before it.
    * @returns next: undefined after the last account.
    */
   firstWholeOf(
     sourceId: number,
     from: number,
     count: number,
+    fromDid = '',
   ): { account: Account | undefined; next: number | undefined } {
-    const account = this.#rows.firstWholeOf(sourceId, from, count)
+    const account = this.#rows.firstWholeOf(sourceId, from, count, fromDid)
     const next = account === undefined ? from + count : account.row + 1
     return { account, next: next < this.#rows.end ? next : undefined }
   }

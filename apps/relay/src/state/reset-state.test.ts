@@ -14,7 +14,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
   prepare(before)
   before.exec(`
     UPDATE applied SET seq = 70;
-    INSERT INTO source VALUES (3, 'pds.example', 'wss://pds.example', 55, 2, 0, '[57]', '[["did:plc:a", 57]]', '[["did:plc:a", true]]', 9, 4);
+    INSERT INTO source VALUES (3, 'pds.example', 'wss://pds.example', 55, 2, 0, '[57]', '[["did:plc:a", 57]]', '[["did:plc:a", true]]', 9, 4, 'did:plc:b');
     INSERT INTO account (did, source_id, upstream_status, rev, is_desynchronized, local_status)
       VALUES ('did:plc:a', 3, 'active', '3k', 0, NULL), ('did:plc:b', 3, 'deleted', '3k', 1, 'takendown');
     INSERT INTO repo_collection VALUES ('a.b.c', 'did:plc:a')`)
@@ -24,7 +24,9 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
   const all = (sql: string): unknown[] => after.prepare(sql).all()
   assert.deepEqual(all('SELECT seq FROM applied'), [{ seq: 0 }])
   assert.deepEqual(
-    all('SELECT id, host, cursor, epoch, ahead, newest_logged, looks, lost_at_ms, revision FROM source'),
+    all(
+      'SELECT id, host, cursor, epoch, ahead, newest_logged, looks, lost_at_ms, revision, walk_from FROM source',
+    ),
     [
       {
         id: 3,
@@ -36,6 +38,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
         looks: '[]',
         lost_at_ms: 9,
         revision: 4,
+        walk_from: '',
       },
     ],
   )

@@ -17,7 +17,7 @@ export function resetState(path: string): void {
         UPDATE account SET source_id = 0, upstream_status = 'active', rev = NULL, commit_digest = NULL,
           data_digest = NULL, is_desynchronized = 0, throttled_at_ms = 0, rare = NULL;
         DELETE FROM repo_collection;
-        UPDATE source SET cursor = 0, epoch = epoch + 1, ahead = '[]', newest_logged = '[]', looks = '[]';
+        UPDATE source SET cursor = 0, epoch = epoch + 1, ahead = '[]', newest_logged = '[]', looks = '[]', walk_from = '';
         UPDATE applied SET seq = 0`)
     })()
   } finally {

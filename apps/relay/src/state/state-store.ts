@@ -21,6 +21,7 @@ interface SourceRow {
   looks: string
   lost_at_ms: number
   revision: number
+  walk_from: string
 }
 
 /** An account of `listRepos`, with its newest commit. */
@@ -221,12 +222,13 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, ...same }) => ({
+    .map(({ epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, walk_from, ...same }) => ({
       ...same,
       epochAtMs: epoch_at_ms,
       ahead: JSON.parse(ahead) as number[], // written by the state thread
       newestLogged: JSON.parse(newest_logged) as [Did, number][], // written by the state thread
       looks: JSON.parse(looks) as [Did, boolean][], // written by the state thread
       lostAtMs: lost_at_ms,
+      walkFrom: walk_from,
     }))
 }

@@ -294,3 +294,31 @@ test('events are bounded of which the database does not know yet, and cuts follo
   await trail.close()
   await store.close()
 })
+
+test('the end of a loss is stored though a cut from before it waits, and no event comes any more', async (t) => {
+  const { trail, store, source, path, log } = trailOf(t)
+  const lost = (): unknown => {
+    const db = new Database(path, { readonly: true })
+    const row = db.prepare('SELECT lost_at_ms, walk_from FROM source').raw().get()
+    db.close()
+    return row
+  }
+  source.lostAtMs = 1
+  trail.storeSource(source)
+  await store.whenWritten()
+  assert.deepEqual(lost(), [1, ''])
+  source.noteWalk(1, did, 0)
+  trail.storeSource(source)
+  await store.whenWritten()
+  assert.deepEqual(lost(), [1, did])
+  log(1)
+  trail.flush()
+  log(2)
+  source.endLoss(trail.newestSeq)
+  trail.storeSource(source)
+  trail.durable(1)
+  await store.whenWritten()
+  trail.durable(2)
+  await store.whenWritten()
+  assert.deepEqual(lost(), [0, ''])
+})

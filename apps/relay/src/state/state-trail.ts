@@ -193,6 +193,8 @@ export class StateTrail {
     const isAwaited = received > receivedMax
     if (changes + this.#store.identities.size === 0 && this.#store.isSynced && !isAwaited) return
     this.#noted.clear()
+    // What is noted of its losses belongs to a newer record, and no event may move it any more.
+    for (const source of sources) if (source.lossDoneBy > seq) this.#noted.add(source)
     this.#looksLeft = looksPerWrite
     this.#store.write({
       appliedSeq: seq,
