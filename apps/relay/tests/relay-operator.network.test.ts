@@ -180,3 +180,21 @@ test('a consumer is listed and disconnected with its cursor, an account is taken
   assert.deepEqual(reader.closed, { code: 1008, reason: 'Disconnected' })
   assert.match(String(reader.frames.at(-1)?.body['message']), /cursor=\d+/)
 })
+
+test('limits that are set to what they are, and a host that is what it shall be, leave no row in the audit', async () => {
+  const set = async (newSourcesPerDay: number) =>
+    await operate(relay, 'updateSettings', { input: { newSourcesPerDay } })
+  const audit = async () => (await operate(relay, 'listAudit')).body['audit']
+  await set(7)
+  const rows = await audit()
+  const again = await set(7)
+  assert.equal(again.status, 200)
+  assert.equal((again.body['limits'] as { newSourcesPerDay: number }).newSourcesPerDay, 7) // as the lexicon says
+  for (const [method, input] of [
+    ['setHostStatus', { status: 'enabled' }],
+    ['updateHost', { isTrusted: false }],
+    ['addHost', {}],
+  ] as const)
+    assert.equal((await operate(relay, method, { input: { hostname: pds.host, ...input } })).status, 200)
+  assert.deepEqual(await audit(), rows)
+})

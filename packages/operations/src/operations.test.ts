@@ -43,6 +43,22 @@ test(
 )
 
 test(
+  'a call that changes nothing leaves no audit row, and its key is known again',
+  withOperations(async (operations) => {
+    let answers = 0
+    const ask = (input: unknown) =>
+      operations.run({ operation: 'x', actor: 'ann', idempotencyKey: 'key', input }, () => () => ({
+        subject: 's',
+        isChanged: false,
+        output: { answers: ++answers },
+      }))
+    assert.deepEqual([await ask(1), await ask(1)], [{ answers: 1 }, { answers: 1 }])
+    await assert.rejects(ask(2), { error: 'IdempotencyKeyReused' })
+    assert.deepEqual(operations.audit(10), [])
+  }),
+)
+
+test(
   'a change that fails leaves no audit row, and one whose effect fails is tried again with the same key',
   withOperations(async (operations) => {
     const request = { operation: 'x', actor: 'ann', idempotencyKey: 'key', input: {} }

@@ -17,6 +17,8 @@ export interface Change<T> {
   before?: unknown
   after?: unknown
   output: T
+  /** False when all was so already: then nothing is audited. Default: true. */
+  isChanged?: boolean
   /** What follows once the change is stored. It is not done again when the same request is repeated. */
   effect?: () => Promise<void> | void
 }
@@ -120,13 +122,14 @@ export class Operations {
     const make = await prepare()
     const { output, effect } = this.#stored(() => {
       const change = make()
-      const { subject, before = null, after = null } = change
+      const { subject, before = null, after = null, isChanged = true } = change
       const nowMs = Date.now()
-      this.#db
-        .prepare(
-          'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
-        )
-        .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
+      if (isChanged)
+        this.#db
+          .prepare(
+            'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
+          )
+          .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
       if (idempotencyKey !== undefined && digest !== undefined) {
         this.#db.prepare('DELETE FROM idempotency WHERE at_ms < ?').run(nowMs - keyMsMax)
         this.#db

@@ -166,3 +166,36 @@ for (const [desired, becomes] of [
     await add({})
     assert.deepEqual([source.policy, source.revision], [after, 2], 'nothing was given')
   })
+
+test('a change of a source that changes nothing keeps its revision and is not audited, also after a start', async (t) => {
+  const policy = new PolicyStore(':memory:', limitsOf(readSettings(relaySettings, { env: {} })))
+  t.after(() => policy.close())
+  const operations = new Operations(policy.db)
+  const host = { host: 'pds.test.dev', url: 'wss://pds.test.dev' }
+  policy.insertSource(host, { ...newSourcePolicy, eventsPerSecond: 7 }, { countsForDay: false })
+  const sources = new SourceSet(policy, [])
+  const source = sources.byHost(host.host) ?? assert.fail('it is a source')
+  const parts = {
+    policy,
+    operations,
+    sources,
+    slots: { fill: () => {} },
+    allowedPrivateHosts: [],
+    userAgent: 'test',
+  }
+  const admin = new SourceAdmin(parts as unknown as SourceAdminOptions) // all that updating takes
+  const update = async (change: SourcePolicyChange) =>
+    await admin.update(source, change, {
+      operation: 'updateHost',
+      actor: 'ann',
+      idempotencyKey: undefined,
+      input: change,
+    })
+  assert.deepEqual(await update({ accountQuota: null, eventsPerSecond: 7 }), {
+    hostname: host.host,
+    revision: 1,
+  })
+  assert.deepEqual(operations.audit(10), [])
+  assert.equal((await update({ accountQuota: 5, eventsPerSecond: 7 })).revision, 2)
+  assert.equal(operations.audit(10).length, 1)
+})

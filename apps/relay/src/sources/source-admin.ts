@@ -2,7 +2,6 @@
  * What operators, and crawl requests, do to sources. Each is stored before it takes effect, with who asked for it; what
  * is stored is made so by `SourceSet.reconcile`, at once and at every start.
  */
-import { isDeepStrictEqual } from 'node:util'
 import type { NormalizedHost, PrivateHosts } from '@tributary/identity'
 import type { Change, OperationRequest, Operations } from '@tributary/operations'
 import { CallerTurns, XrpcError } from '@tributary/xrpc'
@@ -281,18 +280,25 @@ export class SourceAdmin {
   #change(
     source: Source,
     change: Partial<SourcePolicy>,
-  ): { subject: string; before: object; after: object; effect: () => void; revision: number } {
+  ): {
+    subject: string
+    before: object
+    after: object
+    isChanged: boolean
+    effect: () => void
+    revision: number
+  } {
     const { policy, sources, slots } = this.#options
     const before = source.policy
     const after = { ...before, ...change }
-    const revision = isDeepStrictEqual(before, after)
-      ? source.revision
-      : policy.updateSource(source.id, after)
+    // Policies that were read from the store lack the fields that are not decided.
+    const isChanged = JSON.stringify(before) !== JSON.stringify(after)
+    const revision = isChanged ? policy.updateSource(source.id, after) : source.revision
     const effect = () => {
       sources.setPolicy(source, after, revision)
       slots.fill(source.id)
     }
-    return { subject: source.host, before, after, effect, revision }
+    return { subject: source.host, before, after, isChanged, effect, revision }
   }
 
   async #act(source: Source, request: OperationRequest, act: () => void): Promise<{ hostname: string }> {

@@ -1,4 +1,5 @@
 /** The operator's methods about the relay as a whole: limits, domain bans, consumers, log, refusals, audit. */
+import { isDeepStrictEqual } from 'node:util'
 import { CloseReason } from '@tributary/fanout'
 import { addAuditMethod, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
@@ -33,14 +34,15 @@ function addLimitOperations(parts: OperatorParts): void {
           throw new XrpcError(400, 'InvalidRequest', `trustedHosts: ${wrong} is neither a host nor *.suffix`)
         const before = policy.limits
         const limits = { ...before, ...limitsOf(change) }
-        policy.storeLimits(limits)
+        const isChanged = !isDeepStrictEqual(before, limits)
+        if (isChanged) policy.storeLimits(limits)
         const effect = async () => {
           policy.reload()
           sources.applyLimits()
           slots.fillAll()
           await diskFloor.look()
         }
-        return { subject: 'relay', before, after: limits, output: { limits }, effect }
+        return { subject: 'relay', before, after: limits, output: { limits }, isChanged, effect }
       }),
   )
 }
