@@ -310,3 +310,29 @@ test('hosts behind a relay that hang when they are to confirm do not slow the sw
   await clock.pass(5000)
   assert.deepEqual(asked, [last.did])
 })
+
+test('the news of one host behind a relay take few of the places for what must be confirmed', async () => {
+  const accounts = new AccountTable()
+  const clock = new TestClock()
+  for (let n = 0; n < 1000; n++) accounts.assign(accounts.take(did(`away${n}`)), 1, 'deactivated')
+  const waiting = new Set<Did>()
+  let most = 0
+  const sweep = new AccountSweep({
+    accounts,
+    clock,
+    placeOf: () => ({ name: 'relay.test', perSecond: 8, isShared: true }),
+    hostOf: () => 'evil.test',
+    askHost: async ({ did: of, sourceId }) => {
+      // It calls each account active at first, and keeps us waiting later.
+      if (waiting.has(of)) await clock.sleep(10_000)
+      if (!waiting.delete(of)) waiting.add(of)
+      most = Math.max(most, waiting.size)
+      return { status: waiting.has(of) ? 'active' : 'deactivated', sourceId }
+    },
+    onStatus: () => assert.fail('no status is said twice'),
+    onIncomplete: () => assert.fail('no account misses events'),
+  })
+  clock.every(250, () => sweep.step())
+  await clock.pass(600_000)
+  assert.equal(most, 60)
+})

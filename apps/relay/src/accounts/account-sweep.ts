@@ -42,7 +42,10 @@ const everyMs = { inactive: 86_400_000, incomplete: 3_600_000 }
 const stepMax = 10_000
 /** Of these, accounts that are handed on, or whose host is looked up: for each of them its document may be read from the disk. */
 const documentsMax = 200
-/** Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. */
+/**
+ * Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. The turns
+ * bound the news of a PDS, or of a host behind a relay, to 60, because its news that are due take its turns first.
+ */
 const askedMax = 32
 const newsMax = 2000
 /** From an answer that says something new to the question whether that is still so. */
