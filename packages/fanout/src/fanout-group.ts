@@ -190,6 +190,7 @@ export class FanoutGroup {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
       this.#host.noteHeld(subscriber)
+      if (isClosed(subscriber)) return
       const { group } = subscriber
       if (subscriber.position >= group.headSeq) {
         group.#joinLive(subscriber)
@@ -205,7 +206,7 @@ export class FanoutGroup {
     const found = this.source.read(subscriber.position, this.#host.readBytesMax())
     const { frames, lastSeq, free } = found instanceof Promise ? await found : found
     // State and group may have changed while the read was waited for.
-    if ((subscriber.state as string) === 'closed') return
+    if (isClosed(subscriber)) return
     if (subscriber.group !== this) {
       free?.()
       return
@@ -221,6 +222,7 @@ export class FanoutGroup {
   /** Flushes first: a reader that has read up to the head has what is pending already. */
   #joinLive(subscriber: Subscriber): void {
     this.flush()
+    if (isClosed(subscriber)) return
     subscriber.state = 'live'
     this.#live.add(subscriber)
     this.#host.noteHeld(subscriber)
@@ -236,4 +238,9 @@ export class FanoutGroup {
     this.#leaveLive(subscriber)
     subscriber.close(reason, errorFrame)
   }
+}
+
+/** Asks again, because what was done since the state was last looked at may have ended the consumer. */
+function isClosed({ state }: Subscriber): boolean {
+  return state === 'closed'
 }

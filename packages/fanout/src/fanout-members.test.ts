@@ -346,6 +346,58 @@ test('what readers have taken, and what those held that are gone, counts no more
   reader.terminate()
 })
 
+test('what was read for one reader alone, and is freed when it was taken, counts no more', async () => {
+  const ended: string[] = []
+  await using front = await startGroup(
+    {
+      headSeq: () => 6,
+      read: (afterSeq) => {
+        // More than the kernel keeps for a socket.
+        const frame = message(afterSeq + 1, 16 * megabyte)
+        const free = (): void => void structuredClone(frame.buffer, { transfer: [frame.buffer] })
+        return { frames: [frame], lastSeq: afterSeq + 1, free }
+      },
+    },
+    { heldBytesMax: 40 * megabyte, onEnded: (_, { error }) => ended.push(error) },
+  )
+  const reader = new WebSocket(`${front.url}/?cursor=0`)
+  assert.deepEqual(await readThrough(reader, 6), range(1, 6))
+  assert.deepEqual(ended, [])
+  reader.terminate()
+})
+
+test('a reader that was ended, and still holds what it did not take, goes before others', async () => {
+  const ended: string[] = []
+  const chunk = message(1, 16 * megabyte)
+  await using front = await startGroup(
+    {
+      headSeq: () => 1,
+      read: (afterSeq) => ({ frames: [Buffer.from(chunk)], lastSeq: afterSeq + 1 }),
+    },
+    {
+      heldBytesMax: 40 * megabyte,
+      clientMessages: 'refuse',
+      onEnded: ({ remoteAddress }) => ended.push(remoteAddress),
+    },
+  )
+  const join = async (path: string): Promise<Socket> => {
+    const socket = await connectBare(front.port, path)
+    socket.pause()
+    return socket
+  }
+  const hostile = [await join('/?cursor=0&address=10.0.0.1'), await join('/?cursor=0&address=10.0.0.1')]
+  while (front.fanout.subscribers().some(({ state }) => state === 'behind')) await nextTurn()
+  // Who sends one is told why, and has some seconds to read that.
+  for (const socket of hostile) socket.write(clientFrame('text', 'x'))
+  while (ended.length < 2) await nextTurn()
+  const states = (): string[] => front.fanout.subscribers().map(({ state }) => state)
+  const honest = await join('/?cursor=0&address=10.0.0.2')
+  while (states().at(-1) === 'behind') await nextTurn()
+  assert.equal(states().at(-1), 'draining')
+  assert.deepEqual(ended, ['10.0.0.1', '10.0.0.1'])
+  for (const socket of [...hostile, honest]) socket.destroy()
+})
+
 test('what a reader has taken since it was looked at counts no more when another one comes', async () => {
   const ended: string[] = []
   const size = 8 * megabyte

@@ -8,14 +8,21 @@ interface Holding {
   memory: ArrayBufferLike | undefined
 }
 
+/** Memory that last writes are in. */
+interface Piece {
+  /** Bytes that consumers need of it, added up. */
+  needed: number
+  /** Its size when it was written. Memory that was read for one consumer is freed, and has none, before it is looked at again. */
+  readonly bytes: number
+}
+
 /**
  * What sockets of consumers keep in memory because they have not taken it. A write is kept whole until its last byte is
  * taken. The same memory may be written to thousands: it counts once, however many of them still need it.
  */
 export class HeldBytes {
   readonly #holdings = new Map<Subscriber, Holding>()
-  /** Bytes that consumers need of each piece of memory, added up. */
-  readonly #needed = new Map<ArrayBufferLike, number>()
+  readonly #pieces = new Map<ArrayBufferLike, Piece>()
   #sum = 0
 
   /** Bytes that all consumers hold together. */
@@ -51,11 +58,13 @@ export class HeldBytes {
     if (holding) this.#add(holding, -1)
   }
 
-  /** The largest holder of the network that holds most. Undefined when nobody holds anything. */
+  /**
+   * The largest holder of the network that holds most. Undefined when nobody holds anything. One that was ended, and may read
+   * why, is no exception: others would have to go for what it holds.
+   */
   largest(networkOf: (address: string) => string): Subscriber | undefined {
     const networks = new Map<string, { bytes: number; largest: Subscriber; most: number }>()
     for (const [subscriber, holding] of this.#holdings) {
-      if (subscriber.state === 'closed') continue
       const own = this.#partOf(holding)
       const network = networkOf(subscriber.connection.remoteAddress)
       const { bytes, largest, most } = networks.get(network) ?? { bytes: 0, largest: subscriber, most: 0 }
@@ -72,18 +81,19 @@ export class HeldBytes {
 
   /** Bytes that a consumer holds. Memory that it shares counts by its part of it. */
   #partOf({ own, shared, memory }: Holding): number {
-    const needed = memory && this.#needed.get(memory)
-    return needed ? own + shared * Math.min(1, memory.byteLength / needed) : own
+    const piece = memory && this.#pieces.get(memory)
+    return piece ? own + shared * Math.min(1, piece.bytes / piece.needed) : own
   }
 
   #add({ own, shared, memory }: Holding, sign: 1 | -1): void {
     this.#sum += sign * own
     if (!memory) return
-    const before = this.#needed.get(memory) ?? 0
-    const now = before + sign * shared
-    this.#sum += Math.min(now, memory.byteLength) - Math.min(before, memory.byteLength)
-    if (now > 0) this.#needed.set(memory, now)
-    else this.#needed.delete(memory)
+    const piece = this.#pieces.get(memory) ?? { needed: 0, bytes: memory.byteLength }
+    const before = piece.needed
+    piece.needed += sign * shared
+    this.#sum += Math.min(piece.needed, piece.bytes) - Math.min(before, piece.bytes)
+    if (piece.needed > 0) this.#pieces.set(memory, piece)
+    else this.#pieces.delete(memory)
   }
 }
 
