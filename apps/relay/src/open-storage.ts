@@ -53,7 +53,7 @@ export async function openStorage(
   const log = await openLog(settings, onSync)
   resources.defer(() => log.close())
   log.onFailure(fail)
-  if (settings.rebuildState) resetState(fileOf('state'))
+  if (settings.rebuildState) resetState(fileOf('state'), nowMs())
   const writer = new DatabaseWriter()
   resources.defer(() => writer.close())
   const store = new StateStore(openStateFile(fileOf('state'), writer))

@@ -19,13 +19,13 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
       VALUES ('did:plc:a', 3, 'active', '3k', 0, NULL), ('did:plc:b', 3, 'deleted', '3k', 1, 'takendown');
     INSERT INTO repo_collection VALUES ('a.b.c', 'did:plc:a')`)
   before.close()
-  resetState(path)
+  resetState(path, 77)
   const after = new Database(path)
   const all = (sql: string): unknown[] => after.prepare(sql).all()
   assert.deepEqual(all('SELECT seq FROM applied'), [{ seq: 0 }])
   assert.deepEqual(
     all(
-      'SELECT id, host, cursor, epoch, ahead, newest_logged, looks, lost_at_ms, revision, walk_from FROM source',
+      'SELECT id, host, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, revision, walk_from FROM source',
     ),
     [
       {
@@ -33,6 +33,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
         host: 'pds.example',
         cursor: 0,
         epoch: 3,
+        epoch_at_ms: 77,
         ahead: '[]',
         newest_logged: '[]',
         looks: '[]',

@@ -5,9 +5,9 @@ import { prepare } from './schema.ts'
  * Empties the stored state, so that the start that follows folds all of the log again and every source is read from
  * its oldest event, in a new epoch. Sources keep their ids, by which the records of the log name them, and accounts
  * what operators decided of them. What the log holds already drops by its revision; only announcements of accounts may
- * be repeated.
+ * be repeated, and one from before now passes only if the account's host says the same now.
  */
-export function resetState(path: string): void {
+export function resetState(path: string, nowMs: number): void {
   const db = new Database(path)
   try {
     prepare(db)
@@ -19,6 +19,7 @@ export function resetState(path: string): void {
         DELETE FROM repo_collection;
         UPDATE source SET cursor = 0, epoch = epoch + 1, ahead = '[]', newest_logged = '[]', looks = '[]', walk_from = '';
         UPDATE applied SET seq = 0`)
+      db.prepare('UPDATE source SET epoch_at_ms = ?').run(nowMs)
     })()
   } finally {
     db.close()
