@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { Disk } from './disk.ts'
 
@@ -30,11 +31,15 @@ export async function replaceFile(disk: Disk, directory: string, name: string, t
 /** A disk that frees more at a time has writes wait that are to be durable: 100 ms and more for a file of 256 MB. */
 const freedBytesMax = 4 * 1024 * 1024
 
-/** Removes a file of so many bytes, a part at a time. Its name must say that it may be cut off: a kill leaves some of it. */
+/**
+ * Removes a file of so many bytes, a part at a time. Its name must say that it may be cut off: a kill leaves some of it.
+ * A file that has other names too keeps its bytes: they may be an operator's copy.
+ */
 export async function removeInParts(disk: Disk, path: string, bytes: number): Promise<void> {
+  const isShared = statSync(path).nlink > 1
   const fd = await aside<number>((done) => disk.open(path, 'r+', done))
   try {
-    for (let left = bytes - freedBytesMax; left > 0; left -= freedBytesMax)
+    for (let left = bytes - freedBytesMax; left > 0 && !isShared; left -= freedBytesMax)
       await aside((done) => disk.ftruncate(fd, left, done))
   } finally {
     disk.closeSync(fd)

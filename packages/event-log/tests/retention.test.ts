@@ -1,6 +1,6 @@
 /** Retention by age, under clocks that others set. */
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, linkSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
@@ -367,6 +367,25 @@ test('a large file is removed in parts, and what a kill leaves of it goes at the
   const again = await EventLog.open({ directory: killed, tailBytesMax: 0 })
   assert.deepEqual([names(killed), again.oldestSeq], [names(path), first.lastSeq + 1])
   await again.close()
+})
+
+test('a copy that an operator made of the log by further names of its files stays whole', async () => {
+  using directory = temporaryDirectory()
+  const path = join(directory.path, 'log')
+  const log = await EventLog.open({ directory: path, fileBytesMax: 6_000_000, tailBytesMax: 0 })
+  for (let i = 0; i < 8; i++) log.append(meta, Buffer.alloc(1_000_000))
+  await log.flush()
+  const [first = assert.fail()] = log.files
+  const copy = join(directory.path, 'copy')
+  linkSync(join(path, first.name), copy)
+  const before = readFileSync(copy)
+  await log.dropThrough(first.lastSeq)
+  await log.close()
+  assert.deepEqual(
+    readdirSync(path).filter((name) => name.startsWith(first.name)),
+    [],
+  )
+  assert.ok(before.equals(readFileSync(copy)))
 })
 
 test('a file that is gone already, because an operator removed it, does not end the log', async () => {
