@@ -9,7 +9,7 @@ import { repairSegment, verifySegments } from '@tributary/segment/node'
 import { eventually } from '@tributary/testkit'
 import { Archive } from '../src/archive/archive.ts'
 import { repairArchive, verifyArchive } from '../src/archive/archive-tools.ts'
-import { lostSeqsOf } from '../src/archive/lost-rows.ts'
+import { isRepairOpen, lostSeqsOf } from '../src/archive/lost-rows.ts'
 import { RepoStates, unknownRepo } from '../src/ingest/repo-states.ts'
 import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader } from './event-reader.ts'
@@ -377,9 +377,22 @@ test('rows at the end of a damaged log count as lost also before the states acco
   const database = openStateDatabase(join(filled.path, 'state.sqlite'))
   database.prepare('UPDATE upstream SET applied_seq = 6').run()
   database.close()
-  await repairArchive(filled.path, { onSegment: () => {}, onLog: () => {}, onMarked: () => {} })
-  assert.deepEqual(marksIn(filled.path), [false, false, false], 'their events come again')
+  const repair = async (onLog: () => void): Promise<void> =>
+    await repairArchive(filled.path, { onSegment: () => {}, onLog, onMarked: () => {} })
+  // When it was stopped after it mended the log, the next one finds no damage, and tells of the loss all the same.
+  const stop = new Error('stopped')
+  await assert.rejects(
+    repair(() => {
+      throw stop
+    }),
+    stop,
+  )
+  await repair(() => assert.fail())
   const repaired = openStateDatabase(join(filled.path, 'state.sqlite'))
-  assert.deepEqual(lostSeqsOf(repaired), [{ afterSeq: 10, throughSeq: 12 }])
+  assert.deepEqual(
+    [lostSeqsOf(repaired), isRepairOpen(repaired)],
+    [[{ afterSeq: 10, throughSeq: 12 }], false],
+  )
   repaired.close()
+  assert.deepEqual(marksIn(filled.path), [false, false, false], 'their events come again')
 })

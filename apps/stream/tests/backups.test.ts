@@ -90,6 +90,12 @@ test('a backup of a stream that goes on receiving answers as the stream did, and
   await cp(copy, join(directory, 'restored'), { recursive: true })
   await using restored = await upstream.start('restored')
   const again = await replayOf(restored, has(`r${written - 1}`))
+  // Whoever saw later rows of the stream is told of them, and not that its cursor is of another one.
+  using ahead = await EventReader.open(restored.url, { cursor: last + 2 })
+  await ahead.until(() => ahead.messages.length > 0)
+  const { name, firstSeq, lastSeq } = ahead.messages[0] ?? assert.fail()
+  assert.deepEqual([name, firstSeq], ['UnreadableEvents', last + 2])
+  assert.ok(Number(lastSeq) > 1_000_000_000)
   assert.deepEqual(again.map(nameOf), all.map(nameOf), 'every event once, in its order')
   const upTo = (messages: readonly StreamMessage[]): StreamMessage[] =>
     messages.filter(({ seq = 0 }) => seq <= last)

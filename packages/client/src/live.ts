@@ -230,6 +230,8 @@ function readMessages(
         continue
       case 'unreadable': {
         const { firstSeq, lastSeq, detail } = message
+        // Who stands at its end is told again after each reconnect.
+        if (lastSeq <= (cursor ?? 0)) continue
         onStatus({ type: 'malformed', source: 'live', seq: lastSeq, detail })
         gaps.push({ source: 'live', afterSeq: firstSeq - 1, throughSeq: lastSeq, detail })
         cursor = Math.max(cursor ?? 0, lastSeq)

@@ -11,20 +11,26 @@ import { blockSearchOf } from './secret.ts'
 
 const chunkBytes = 1024 * 1024
 
+export interface CopiedLog {
+  /** The last seq in the copy, 0 for a log without records. */
+  lastSeq: number
+  /** The copy gives out numbers from here on. */
+  limit: number
+}
+
 /**
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
  * up to its last whole block. The copy is a log of its own, durable when this resolves. Files are copied and synced one
  * after the other, aside: the owner may be this program.
  * @param skippedSeqs how many numbers the copy leaves out after the last reserved one: all that the owner may give out
  *   after this must lie among them.
- * @returns the last seq in the copy, 0 for a log without records.
  */
 export async function backUpLog(
   directory: string,
   copy: string,
   skippedSeqs: number,
   disk: Disk = systemDisk,
-): Promise<number> {
+): Promise<CopiedLog> {
   const crc = await createCrc()
   disk.mkdirSync(copy, { recursive: true })
   syncPath(disk, copy)
@@ -60,9 +66,10 @@ export async function backUpLog(
   }
   const lease = readLease(directory)
   const { secret } = blockSearchOf(directory, lease, crc)
-  await writeLease(disk, copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
+  const limit = (lease?.limit ?? 1) + skippedSeqs
+  await writeLease(disk, copy, { limit, secret })
   syncDirectory(disk, copy)
-  return lastSeq
+  return { lastSeq, limit }
 }
 
 /** Copies a file that is finished, in no time where a file system can give it a second name for what it holds. */

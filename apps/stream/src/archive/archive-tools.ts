@@ -14,7 +14,7 @@ import {
   verifySegments,
 } from '@tributary/segment/node'
 import { DirectoryInUseError, openStateDatabase, type StateDatabase } from '../state-database.ts'
-import { noteLost } from './lost-rows.ts'
+import { beginRepair, endRepair, isRepairOpen, noteLost } from './lost-rows.ts'
 
 /**
  * Reads every byte of the archive. Changes nothing. While the stream runs its newest block may look torn.
@@ -53,7 +53,7 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   const reports: SegmentReport[] = []
   for await (const report of verifySegments(directory, blockSeq)) reports.push(report)
   const marked = new Set<string>()
-  let hasLost = log.damage.length > 0
+  let hasLost = false
   // Before what tells of the loss is replaced, so that a stop between the two does not lose that.
   const mark = (lost: readonly Pick<LostRows, 'mayHold'>[]): void => {
     if (lost.length === 0) return
@@ -76,13 +76,17 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   for await (const report of verifySegments(directory)) lastSeq = Math.max(lastSeq, report.lastSeq)
   if (log.damage.length > 0) {
     if (mayLackRows(log, lastSeq, appliedSeq)) mark([{ mayHold: () => true }])
+    // As marks, before what tells of the loss is replaced.
+    beginRepair(database)
     const floorSeq = Math.max(lastSeq, blockSeq, appliedSeq) + 1
     observer.onLog(await repairLog(join(dataDirectory, 'log'), { how: 'skip', floorSeq }))
   }
   const { files, lease } = await verifyLogOf(dataDirectory)
   const newestSeq = files.reduce((newest, file) => Math.max(newest, file.lastSeq), lastSeq)
   const limit = lease?.limit ?? 0
+  hasLost ||= isRepairOpen(database)
   if (hasLost && limit > newestSeq + 1) noteLost(database, { afterSeq: newestSeq, throughSeq: limit - 1 })
+  endRepair(database)
   lowerSeqs(database, { blockSeq: lastSeq, newestSeq, limit })
   observer.onMarked(marked.size)
 }

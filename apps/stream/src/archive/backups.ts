@@ -10,8 +10,9 @@ import { constants } from 'node:fs'
 import { copyFile, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { backUpLog } from '@tributary/event-log'
-import type { StateDatabase } from '../state-database.ts'
+import { openStateDatabase, type StateDatabase } from '../state-database.ts'
 import type { Archive } from './archive.ts'
+import { noteLost, type LostSeqs } from './lost-rows.ts'
 
 export interface BackupReport {
   name: string
@@ -94,8 +95,21 @@ export class Backups {
       await linkOrCopy(join(dataDirectory, 'segments', name), join(target, 'segments', name))
     await syncPath(join(target, 'segments'))
     const logged = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
+    const lastSeq = Math.max(logged.lastSeq, sealed.at(-1)?.header.maxSeq ?? 0)
+    noteSkipped(state, { afterSeq: lastSeq, throughSeq: logged.limit - 1 })
+    await syncPath(state)
     await syncPath(target)
-    return { lastSeq: Math.max(logged, sealed.at(-1)?.header.maxSeq ?? 0), segments: sealed.length }
+    return { lastSeq, segments: sealed.length }
+  }
+}
+
+/** Consumers that are told of rows after the copy are told by the copy that it has none of them. */
+function noteSkipped(state: string, lost: LostSeqs): void {
+  const database = openStateDatabase(state)
+  try {
+    noteLost(database, lost)
+  } finally {
+    database.close()
   }
 }
 

@@ -1,6 +1,6 @@
 import type { StateDatabase } from '../state-database.ts'
 
-/** Seqs of rows that a repair may have lost, and that readers may have seen. No row has such a seq, or ever gets it. */
+/** Seqs of rows that a repair may have lost, or a copy lacks, and that readers may have seen. No row has such a seq, or ever gets it. */
 export interface LostSeqs {
   /** The newest row that was kept. */
   readonly afterSeq: number
@@ -8,15 +8,30 @@ export interface LostSeqs {
   readonly throughSeq: number
 }
 
-/** Notes what a repair may have lost at the end of the archive. */
+/** Notes what may be lost at the end of the archive. */
 export function noteLost(database: StateDatabase, { afterSeq, throughSeq }: LostSeqs): void {
   database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (?, ?)').run(afterSeq, throughSeq)
 }
 
-/** Lists what repairs may have lost at the end of the archive, one range for each repair. */
+/** Lists what may be lost at the end of the archive: a range for each repair, and for a copy. */
 export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   const lost = database.prepare<[], LostSeqs>(
-    'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows',
+    'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows WHERE after_seq >= 0',
   )
   return lost.all()
+}
+
+/** Notes that a repair makes a damaged log whole. Only when that is done can it say what was lost. */
+export function beginRepair(database: StateDatabase): void {
+  database.exec('INSERT OR REPLACE INTO lost_rows VALUES (-1, 0)')
+}
+
+/** Whether a repair that was stopped may have made the log whole, and has not said what was lost. */
+export function isRepairOpen(database: StateDatabase): boolean {
+  return database.prepare('SELECT 1 FROM lost_rows WHERE after_seq = -1').get() !== undefined
+}
+
+/** A repair has said all. */
+export function endRepair(database: StateDatabase): void {
+  database.exec('DELETE FROM lost_rows WHERE after_seq = -1')
 }

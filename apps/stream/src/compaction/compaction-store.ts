@@ -21,8 +21,8 @@ export class CompactionStore {
   readonly #commit: CommitAndSync
   /** By account, in the order in which they were noted: each download asks for them. */
   readonly #takedowns = new Map<string, Takedown>()
-  /** How many takedowns there are of each `lookedSeq`. They have few: passes look through all that was sealed. */
-  readonly #counts = new Map<number, number>()
+  /** The same by `lookedSeq`. There are few of these: passes look through all that was sealed. */
+  readonly #byLookedSeq = new Map<number, Set<Takedown>>()
   #revision = 0
   #compactedSeq: number
 
@@ -55,10 +55,15 @@ export class CompactionStore {
     return this.#takedowns.values()
   }
 
-  /** How many takedowns were not looked for up to a seq. */
+  /** Takedowns that were not looked for up to a seq. The others, which may be very many, are not passed over one by one. */
+  *before(seq: number): Generator<Takedown, void> {
+    for (const [lookedSeq, some] of this.#byLookedSeq) if (lookedSeq < seq) yield* some
+  }
+
+  /** How many these are. */
   countBefore(seq: number): number {
     let count = 0
-    for (const [lookedSeq, some] of this.#counts) if (lookedSeq < seq) count += some
+    for (const [lookedSeq, some] of this.#byLookedSeq) if (lookedSeq < seq) count += some.size
     return count
   }
 
@@ -108,22 +113,24 @@ export class CompactionStore {
 
   /** In the place of what there is of the account. */
   #put(takedown: Takedown): void {
-    this.#count(this.#takedowns.get(takedown.did), -1)
+    this.#leave(takedown.did)
     this.#takedowns.set(takedown.did, takedown)
-    this.#count(takedown, 1)
+    const { lookedSeq } = takedown
+    const some = this.#byLookedSeq.get(lookedSeq) ?? new Set()
+    this.#byLookedSeq.set(lookedSeq, some.add(takedown))
   }
 
   #delete(did: string): void {
-    this.#count(this.#takedowns.get(did), -1)
+    this.#leave(did)
     this.#takedowns.delete(did)
   }
 
-  #count(takedown: Takedown | undefined, change: 1 | -1): void {
+  #leave(did: string): void {
+    const takedown = this.#takedowns.get(did)
     if (!takedown) return
-    const { lookedSeq } = takedown
-    const count = (this.#counts.get(lookedSeq) ?? 0) + change
-    if (count === 0) this.#counts.delete(lookedSeq)
-    else this.#counts.set(lookedSeq, count)
+    const some = this.#byLookedSeq.get(takedown.lookedSeq)
+    some?.delete(takedown)
+    if (some?.size === 0) this.#byLookedSeq.delete(takedown.lookedSeq)
   }
 }
 

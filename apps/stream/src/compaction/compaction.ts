@@ -89,6 +89,8 @@ export class Compaction {
   #dueMs: number
   /** When the active segment was last sealed here. */
   #sealedMs = -Infinity
+  /** No takedown was due at a time, nor is one until another, unless one is noted or segments change. */
+  #nothingDue = { revision: -1, sealedSeq: 0, atMs: 0, untilMs: 0 }
   /** When a pass last looked for takedowns. */
   #takedownsLookedMs = 0
   #running: Promise<void> | undefined
@@ -113,8 +115,7 @@ export class Compaction {
 
   /** Whether a sealed segment may hold records of accounts that were taken down: they have yet to leave it. */
   async isPending(segment: SealedSegment): Promise<boolean> {
-    const { maxSeq } = segment.header
-    const open = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < maxSeq)
+    const open = this.#options.store.before(segment.header.maxSeq)
     const some = open.take(filteredAccountsMax + 1).toArray()
     if (some.length === 0 || some.length > filteredAccountsMax) return some.length > 0
     const filter = await orDamaged(segment.readDidFilter())
@@ -199,11 +200,20 @@ export class Compaction {
   }
 
   #areTakedownsDue(nowMs: number): boolean {
-    // What is noted for a later time was noted before the clock was set back.
-    return this.#openTakedowns().some(
-      ({ atMs, lookedSeq, againAtMs }) =>
-        !isHeld(againAtMs, nowMs) && (lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs),
-    )
+    const { store } = this.#options
+    const { revision } = store
+    const sealedSeq = this.#sealedSeq
+    const { atMs, untilMs, ...seen } = this.#nothingDue
+    const isSame = seen.revision === revision && seen.sealedSeq === sealedSeq
+    if (isSame && nowMs >= atMs && nowMs < untilMs) return false
+    let soonestMs = Infinity
+    for (const takedown of store.before(sealedSeq)) {
+      const dueMs = dueAt(takedown, nowMs)
+      if (dueMs <= nowMs) return true
+      soonestMs = Math.min(soonestMs, dueMs)
+    }
+    this.#nothingDue = { revision, sealedSeq, atMs: nowMs, untilMs: soonestMs }
+    return false
   }
 
   /** Does the takedowns that are due while a pass is under way, which may take hours. */
@@ -225,10 +235,8 @@ export class Compaction {
   }
 
   /** Takedowns of accounts of which sealed segments may hold records. */
-  #openTakedowns(): Takedown[] {
-    const sealedSeq = this.#sealedSeq
-    const open = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < sealedSeq)
-    return open.toArray()
+  #openTakedowns(): IteratorObject<Takedown> {
+    return this.#options.store.before(this.#sealedSeq)
   }
 
   /**
@@ -251,7 +259,9 @@ export class Compaction {
       await archive.seal()
       this.#sealedMs = nowMs
     }
-    const takedowns = this.#openTakedowns().filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
+    const takedowns = this.#openTakedowns()
+      .filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
+      .toArray()
     if (takedowns.length === 0) return
     const { appendedSeq } = archive
     const lookedSeq = this.#sealedSeq
@@ -434,6 +444,12 @@ export class Compaction {
     if (waitMs > 0) await wait(this.#clock, waitMs, signal)
     signal.throwIfAborted()
   }
+}
+
+/** When a takedown is to be begun with. What is noted for a later time was noted before the clock was set back. */
+function dueAt({ atMs, lookedSeq, againAtMs }: Takedown, nowMs: number): number {
+  if (isHeld(againAtMs, nowMs)) return againAtMs
+  return lookedSeq >= 0 || atMs > nowMs ? nowMs : atMs + takedownDelayMs
 }
 
 /** Whether a takedown waits for its next try. Of a time that is too far away the clock was set back since. */

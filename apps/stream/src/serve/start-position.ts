@@ -92,7 +92,7 @@ async function timePosition(
 }
 
 function lostRows(firstSeq: number, lastSeq: number): Info {
-  const message = `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired`
+  const message = `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired or restored`
   return { name: 'UnreadableEvents', message, firstSeq, lastSeq }
 }
 

@@ -38,7 +38,7 @@ async function copyInto(target: string, dataDirectory: string): Promise<BackupRe
   const databases = readdirSync(dataDirectory).filter((name) => name.endsWith('.sqlite'))
   const copy = (name: string): Promise<void> => copyDatabase(join(dataDirectory, name), join(target, name))
   if (databases.includes(stateFile)) await copy(stateFile)
-  const lastSeq = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
+  const { lastSeq } = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
   for (const name of databases) if (name !== stateFile) await copy(name)
   // SQLite syncs the files. Their names are durable with their directory.
   await using directory = await open(target, 'r')
