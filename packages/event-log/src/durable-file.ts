@@ -36,10 +36,10 @@ const freedBytesMax = 4 * 1024 * 1024
  * A file that has other names too keeps its bytes: they may be an operator's copy.
  */
 export async function removeInParts(disk: Disk, path: string, bytes: number): Promise<void> {
-  const isShared = statSync(path).nlink > 1
+  const cutBytes = statSync(path).nlink > 1 ? 0 : bytes
   const fd = await aside<number>((done) => disk.open(path, 'r+', done))
   try {
-    for (let left = bytes - freedBytesMax; left > 0 && !isShared; left -= freedBytesMax)
+    for (let left = cutBytes - freedBytesMax; left > 0; left -= freedBytesMax)
       await aside((done) => disk.ftruncate(fd, left, done))
   } finally {
     disk.closeSync(fd)
