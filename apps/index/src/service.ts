@@ -20,6 +20,7 @@ import {
   standstillMs,
   tryAgainMs,
 } from './generation/rebuild.ts'
+import { Removal } from './generation/removal.ts'
 import { createWatchers, serveGeneration } from './generation/serve.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
 import { createStatusServer } from './serve/status-server.ts'
@@ -60,6 +61,8 @@ export async function startIndex(
     logger,
   })
 
+  const removal = new Removal({ generations, onLeft: metrics.generationLeft, tryAgainMs, logger })
+
   const newClient = (): StreamClient =>
     createStreamClient({
       url: settings.streamUrl,
@@ -99,7 +102,7 @@ export async function startIndex(
           logger,
           onProgress: (now) => (rebuilding = now),
           onUnreadable: metrics.unreadable,
-          onLeft: metrics.generationLeft,
+          removal,
           newStream,
           replacedKeptMs,
           standstillMs,

@@ -11,6 +11,23 @@ export interface GenerationProgress {
   readonly cursor: number
 }
 
+/** Why generations are still there that were to be removed. */
+export class GenerationsLeftError extends Error {
+  override readonly name = 'GenerationsLeftError'
+  readonly generations: readonly number[]
+
+  /** @param faults the reason of each generation; undefined when all are gone */
+  static of(faults: ReadonlyMap<number, Error>): GenerationsLeftError | undefined {
+    const [first] = faults.values()
+    return first && new GenerationsLeftError([...faults.keys()], first)
+  }
+
+  private constructor(generations: readonly number[], cause: Error) {
+    super(cause.message, { cause })
+    this.generations = generations
+  }
+}
+
 export interface Generations extends AsyncDisposable {
   /** The number of the one that is read; 1 at first. */
   current(): Promise<number>
@@ -25,7 +42,7 @@ export interface Generations extends AsyncDisposable {
    * again later.
    * @throws IndexStorageError when the present one is not among them, and when the storage is away.
    */
-  keepOnly(generations: readonly number[]): Promise<Error | undefined>
+  keepOnly(generations: readonly number[]): Promise<GenerationsLeftError | undefined>
   /** Every generation that is there, in order. */
   progress(): Promise<GenerationProgress[]>
 }

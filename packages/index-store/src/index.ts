@@ -4,7 +4,7 @@
  * and one suite of tests. `pg` speaks to PostgreSQL, because its protocol is not what Tributary is for.
  */
 export { formatDatetime, parseDatetime } from './datetime.ts'
-export type { GenerationProgress, Generations } from './generations.ts'
+export { type GenerationProgress, type Generations, GenerationsLeftError } from './generations.ts'
 export { openGenerations, openIndexReader, openIndexWriter } from './open-index.ts'
 export { IndexNotReadyError, ReaderBusyError, ReadTimeoutError } from './reader.ts'
 export type { IndexReader, SnapshotOptions } from './reader.ts'

@@ -5,7 +5,14 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { createStreamClient } from '@tributary/client/node'
-import { IndexStorageError, type IndexWriter, openGenerations, openIndexWriter } from '@tributary/index-store'
+import {
+  type Generations,
+  GenerationsLeftError,
+  IndexStorageError,
+  type IndexWriter,
+  openGenerations,
+  openIndexWriter,
+} from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { eventually, inTime, newPostgresDatabase, SmallStream } from '@tributary/testkit'
@@ -16,7 +23,8 @@ import type { StreamProgress } from '../consume/stream-consumer.ts'
 import { Fold } from '../fold/fold.ts'
 import { sourceOf } from '../fold/followed-stream.ts'
 import { NewStream } from './new-stream.ts'
-import { type Next, rebuildWhenAsked } from './rebuild.ts'
+import { type Next, type Present, rebuildWhenAsked, type RebuildParts } from './rebuild.ts'
+import { Removal } from './removal.ts'
 
 const policy = { updateContentTypes: [] }
 const evaluation = 'org.impact.context.evaluation'
@@ -47,6 +55,9 @@ class Rebuilding implements AsyncDisposable {
   readonly next: Promise<Next | undefined>
   isOver = false
   nextCursor = 0
+  /** Generations that cannot be removed now. */
+  unremovable: readonly number[] = []
+  stops = 0
   /** What was built is not served. */
   isHeldBack = false
   /** Whether a generation could not be removed, each time that it was tried. */
@@ -61,6 +72,9 @@ class Rebuilding implements AsyncDisposable {
   readonly #source: string
   readonly #newStream: NewStream
   readonly #stop = new AbortController()
+  readonly #generations: Generations
+  readonly #present: Present
+  readonly #parts: RebuildParts
   #progress: StreamProgress
   #onOpen: () => void = () => undefined
 
@@ -83,13 +97,25 @@ class Rebuilding implements AsyncDisposable {
       countEveryMs: 10,
     })
     const generations = openGenerations(place)
-    const present = {
+    this.#generations = generations
+    this.#present = {
       number: 1,
       writer,
       progress: () => this.#progress,
-      stop: async () => this.onStop(),
+      stop: async () => {
+        this.stops++
+        await this.onStop()
+      },
     }
-    const parts = {
+    const logger = createLogger('rebuild-test', { level: 'silent' })
+    const tryAgainMs = 1
+    const keepOnly = async (kept: readonly number[]): Promise<GenerationsLeftError | undefined> => {
+      const fault = await generations.keepOnly([...kept, ...this.unremovable])
+      const left = this.unremovable.filter((each) => !kept.includes(each))
+      return fault ?? GenerationsLeftError.of(new Map(left.map((each) => [each, new Error('it stays')])))
+    }
+    const onLeft = (isLeft: boolean): unknown => this.left.push(isLeft)
+    this.#parts = {
       generations: noting(noting(generations, 'switchTo', this.ending), 'isRebuildAsked', this.looks),
       openWriter: async (generation: number) => {
         this.#onOpen()
@@ -99,22 +125,26 @@ class Rebuilding implements AsyncDisposable {
       source: this.#source,
       policy,
       views,
-      logger: createLogger('rebuild-test', { level: 'silent' }),
+      logger,
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
       onUnreadable: () => undefined,
-      onLeft: (isLeft: boolean) => this.left.push(isLeft),
+      removal: new Removal({ generations: { keepOnly }, onLeft, tryAgainMs, logger }),
       newStream: this.#newStream,
       replacedKeptMs,
       standstillMs: 1000,
-      tryAgainMs: 1,
+      tryAgainMs,
     }
     this.next = (async () => {
       if (byItselfAfterMs === 0 && isAsked) await generations.askForRebuild()
-      const next = await rebuildWhenAsked(present, parts, this.#stop.signal)
-      await generations[Symbol.asyncDispose]()
+      const next = await this.serve()
       this.isOver = true
       return next
     })()
+  }
+
+  /** Serves the present generation until another one is to be served, or the same one again. */
+  serve(): Promise<Next | undefined> {
+    return rebuildWhenAsked(this.#present, this.#parts, this.#stop.signal)
   }
 
   /** @param through the present generation has these events. */
@@ -187,6 +217,7 @@ class Rebuilding implements AsyncDisposable {
     this.#stop.abort()
     const next = await this.next.catch(() => undefined) // the test has it
     if (next?.number === 2) await next.writer[Symbol.asyncDispose]()
+    await this.#generations[Symbol.asyncDispose]()
     await this.#writer[Symbol.asyncDispose]()
     await this.stream[Symbol.asyncDispose]()
   }
@@ -338,4 +369,47 @@ test('the index goes on, and tells it, while a generation that nobody needs cann
     () => rebuilding.left,
   )
   assert.equal(rebuilding.isOver, false)
+})
+
+test('while what was built of another stream cannot be removed, the present generation is not stopped again', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 5)
+  await eventually(
+    () => rebuilding.nextCursor === 4,
+    () => rebuilding.nextCursor,
+  )
+  rebuilding.unremovable = [2]
+  rebuilding.meetAnother()
+  assert.equal((await inTime(rebuilding.next))?.number, 1)
+  rebuilding.stream.events = [told(1, 13)]
+  rebuilding.stream.restart()
+  const served = rebuilding.serve()
+  const { length: tries } = rebuilding.left
+  await eventually(
+    () => rebuilding.stops > 1 || rebuilding.left.length >= tries + 3,
+    () => rebuilding.left,
+  )
+  assert.deepEqual([rebuilding.stops, rebuilding.left.includes(false)], [1, false])
+  rebuilding.unremovable = []
+  const next = await inTime(served, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  const [record] = await recordsOf(next)
+  assert.match(record ?? '', new RegExp(`/${evaluation}/b `))
+  await next.writer[Symbol.asyncDispose]()
+})
+
+test('a rebuild goes on while a replaced generation cannot be removed', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 5)
+  await eventually(
+    () => rebuilding.nextCursor === 4,
+    () => rebuilding.nextCursor,
+  )
+  rebuilding.unremovable = [3]
+  rebuilding.meetAnother()
+  assert.equal((await inTime(rebuilding.next))?.number, 1)
+  assert.equal(rebuilding.left.at(-1), true)
+  rebuilding.stream.events = [told(1, 13)]
+  rebuilding.stream.restart()
+  const next = await inTime(rebuilding.serve(), () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  await next.writer[Symbol.asyncDispose]()
 })

@@ -19,6 +19,7 @@ import type { FeedPolicy } from '../fold/feed-rows.ts'
 import { Fold } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
 import { keepNote, type NewStream } from './new-stream.ts'
+import type { Removal } from './removal.ts'
 import { takeOver } from './take-over.ts'
 
 /** How often it is looked whether a rebuild is asked for, and whether it has come far enough. */
@@ -27,7 +28,7 @@ const lookEveryMs = 500
 export const replacedKeptMs = 120_000
 /** How long nothing is written at the end of a rebuild. Longer than a stream takes to start. */
 export const standstillMs = 30_000
-/** How long a rebuild waits whose generation cannot be opened, and how long a generation is left that cannot be removed. */
+/** How long a rebuild waits whose generation cannot be opened, and a generation at most that cannot be removed. */
 export const tryAgainMs = 60_000
 
 /** The generation that is served. */
@@ -51,8 +52,7 @@ export interface RebuildParts {
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
   readonly onUnreadable: (events: number) => void
-  /** Told whether there is a generation that nobody needs and that cannot be removed. */
-  readonly onLeft: (isLeft: boolean) => void
+  readonly removal: Removal
   readonly newStream: NewStream
   readonly replacedKeptMs: number
   readonly standstillMs: number
@@ -81,18 +81,11 @@ export async function rebuildWhenAsked(
   parts: RebuildParts,
   signal: AbortSignal,
 ): Promise<Next | undefined> {
-  const { generations, logger, onProgress, newStream } = parts
-  let removeAtMs = performance.now() + parts.replacedKeptMs
+  const { generations, logger, onProgress, newStream, removal } = parts
+  const removeAtMs = performance.now() + parts.replacedKeptMs
   let isRemoved = false
-  let leftBecause = ''
-  const removeOthers = async (kept: readonly number[]): Promise<boolean> => {
-    const fault = await generations.keepOnly(kept)
-    parts.onLeft(fault !== undefined)
-    if (fault !== undefined && fault.message !== leftBecause)
-      logger.warn({ err: fault, kept }, 'a generation that nobody needs cannot be removed; it is tried again')
-    leftBecause = fault?.message ?? ''
-    return fault === undefined
-  }
+  /** What was built of another stream. Nothing can be built in its place before it is gone. */
+  const isNextLeft = (): boolean => removal.isLeft(present.number + 1)
   for (;;) {
     await pause(lookEveryMs, signal)
     if (signal.aborted) return undefined
@@ -101,15 +94,17 @@ export async function rebuildWhenAsked(
     if (!isAsked && !(await newStream.isDue(present.writer, isAnother))) {
       if (!isRemoved && performance.now() >= removeAtMs) {
         // What a rebuild by itself has read so far counts after a restart.
-        const mayGoOn = newStream.isAllowed && isAnother !== false
+        const mayGoOn = newStream.isAllowed && isAnother !== false && !isNextLeft()
         const kept = mayGoOn ? [present.number, present.number + 1] : [present.number]
-        const isDone = await removeOthers(kept)
-        if (!isDone) removeAtMs = performance.now() + parts.tryAgainMs
+        const isDone = await removal.keepOnly(kept)
         isRemoved = isDone && !mayGoOn
       }
       continue
     }
     if (isAnother === undefined) continue
+    if (isNextLeft()) await removal.keepOnly([present.number])
+    // The present generation is served meanwhile, because beginning to build would stop it once more.
+    if (isNextLeft()) continue
     if (!isAsked) newStream.begin()
     const next = await build(present, { isAnother, isByItself: !isAsked }, parts, signal)
     newStream.end()
@@ -128,7 +123,7 @@ export async function rebuildWhenAsked(
     if (next !== 'again') return next
     logger.warn('the generation that was being built has followed another stream; beginning again')
     await present.stop()
-    await removeOthers([present.number])
+    await removal.keepOnlyNow([present.number])
     return present
   }
 }

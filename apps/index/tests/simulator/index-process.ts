@@ -19,6 +19,7 @@ import { Fold } from '../../src/fold/fold.ts'
 import { sourceOf } from '../../src/fold/followed-stream.ts'
 import { NewStream } from '../../src/generation/new-stream.ts'
 import { type Next, rebuildWhenAsked } from '../../src/generation/rebuild.ts'
+import { Removal } from '../../src/generation/removal.ts'
 import { GoneAnswers } from '../../src/gone-answers.ts'
 import { HandleLookups } from '../../src/handles/handle-lookups.ts'
 import { HandleRequests } from '../../src/handles/handle-requests.ts'
@@ -162,6 +163,14 @@ export class IndexProcess implements KeptProcess {
     const until = this.#stopping.signal
     const newClient = () => world.stream.clientOf(clock)
     const watchers = watchersOf(world, clock, this.#witness)
+    const removal = new Removal({
+      generations,
+      onLeft: (isLeft) => {
+        if (isLeft) this.#witness.onBroken('A7: a generation cannot be removed from a disk that works')
+      },
+      tryAgainMs,
+      logger,
+    })
     while (!until.aborted && this.#served) {
       const { number, writer } = this.#served
       const replaced = new AbortController()
@@ -186,9 +195,7 @@ export class IndexProcess implements KeptProcess {
         logger,
         onProgress: () => undefined,
         onUnreadable: this.#onUnreadable,
-        onLeft: (isLeft: boolean): void => {
-          if (isLeft) this.#witness.onBroken('A7: a generation cannot be removed from a disk that works')
-        },
+        removal,
         newStream: new NewStream({ afterMs: 0, onHeldBack: () => undefined, logger }),
         replacedKeptMs,
         standstillMs,

@@ -3,7 +3,13 @@
  * names the generation that is read, and another one the generation that is asked for.
  */
 import pg from 'pg'
-import { type GenerationProgress, type Generations, readGeneration, requireCurrent } from '../generations.ts'
+import {
+  type GenerationProgress,
+  type Generations,
+  GenerationsLeftError,
+  readGeneration,
+  requireCurrent,
+} from '../generations.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { tables } from '../tables.ts'
 import { clientOptions } from './client-options.ts'
@@ -46,10 +52,10 @@ export class PostgresGenerations implements Generations {
     await this.#setPolicy(generationPolicy, generation)
   }
 
-  async keepOnly(generations: readonly number[]): Promise<Error | undefined> {
+  async keepOnly(generations: readonly number[]): Promise<GenerationsLeftError | undefined> {
     requireCurrent(await this.current(), generations)
     const others = (await this.#generations()).filter((each) => !generations.includes(each))
-    let fault: Error | undefined
+    const faults = new Map<number, Error>()
     for (const generation of others) {
       try {
         await this.#remove(generation)
@@ -57,10 +63,10 @@ export class PostgresGenerations implements Generations {
         const cause = error instanceof IndexStorageError ? error.cause : error
         // Without a word of the server it is away.
         if (!(cause instanceof pg.DatabaseError)) throw error
-        fault ??= cause
+        faults.set(generation, cause)
       }
     }
-    return fault
+    return GenerationsLeftError.of(faults)
   }
 
   async progress(): Promise<GenerationProgress[]> {

@@ -15,7 +15,13 @@ import {
 import { rm } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { type GenerationProgress, type Generations, readGeneration, requireCurrent } from '../generations.ts'
+import {
+  type GenerationProgress,
+  type Generations,
+  GenerationsLeftError,
+  readGeneration,
+  requireCurrent,
+} from '../generations.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { onSqlite } from './storage-fault.ts'
 
@@ -73,16 +79,16 @@ export class SqliteGenerations implements Generations {
     replaceFile(pointerOf(this.#path), generation)
   }
 
-  async keepOnly(generations: readonly number[]): Promise<Error | undefined> {
+  async keepOnly(generations: readonly number[]): Promise<GenerationsLeftError | undefined> {
     requireCurrent(await this.current(), generations)
     // A kill in the middle of this has left some of the files, and the first of them is the database.
     const others = this.#generations(companions).filter((each) => !generations.includes(each))
-    let fault: Error | undefined
+    const faults = new Map<number, Error>()
     for (const generation of others) {
-      const found = await this.#remove(generationPath(this.#path, generation))
-      fault ??= found
+      const fault = await this.#remove(generationPath(this.#path, generation))
+      if (fault !== undefined) faults.set(generation, fault)
     }
-    return fault
+    return GenerationsLeftError.of(faults)
   }
 
   /** Resolves with why a file is still there. */
