@@ -7,12 +7,13 @@ import { Lexicons } from '@atproto/lexicon'
 import { createResolver } from '@tributary/identity'
 import { type IndexReader, openIndexReader, type WindowBounds } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
-import type { RunningService } from '@tributary/settings'
+import { makeDirectory, type RunningService } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc'
 import { createAuthenticator } from './auth/authenticate.ts'
+import { LateUsedTokens } from './auth/late-used-tokens.ts'
 import { SharedUsedTokens } from './auth/shared-used-tokens.ts'
-import { UsedTokens } from './auth/used-tokens.ts'
+import { type TokenBounds, UsedTokens } from './auth/used-tokens.ts'
 import type { FeedAlgorithm } from './feeds/feed-algorithm.ts'
 import { feeds as allFeeds } from './feeds/registry.ts'
 import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
@@ -47,9 +48,9 @@ export interface FeedService extends RunningService {
 }
 
 /**
- * Starts the service. Throws when a listener or the file of used tokens cannot be opened. The index may come later: until
- * then the service is not ready, and calls fail. A shared database of used tokens may come later, too: until then calls with
- * a token fail.
+ * Starts the service. Throws when a listener or the file of used tokens cannot be opened. The index may come later, and its
+ * directory with it: until then the service is not ready, and calls fail. A shared database of used tokens may come later, too:
+ * until then calls with a token fail.
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
   const { logger, now = Date.now, lexicons = loadLexicons(), feeds = allFeeds, window } = context
@@ -79,7 +80,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
     logger.info('usedTokensUrl is not set: each feed on this database takes a token once for itself')
   const usedTokens =
     settings.usedTokensUrl === undefined
-      ? resources.use(new UsedTokens(usedTokensPath(settings), now, bounds))
+      ? resources.use(openUsedTokens(settings, now, bounds, logger))
       : resources.use(await openShared(settings.usedTokensUrl))
 
   const authenticate = createAuthenticator({
@@ -156,8 +157,23 @@ async function listen(
   return url
 }
 
-function usedTokensPath({ usedTokensPath: path, databasePath }: FeedSettings): string {
-  return path ?? join(dirname(databasePath), 'feed-used-tokens.sqlite')
+/** The directory of a file of its own is made. That of the index database is not, because its place may be mistyped. */
+function openUsedTokens(
+  { usedTokensPath, databasePath, databaseUrl }: FeedSettings,
+  now: () => number,
+  bounds: TokenBounds,
+  logger: Logger,
+): LateUsedTokens {
+  const path = usedTokensPath ?? join(dirname(databasePath), 'feed-used-tokens.sqlite')
+  const directory = dirname(path)
+  if (usedTokensPath !== undefined || databaseUrl !== undefined) makeDirectory(directory)
+  const store = new LateUsedTokens(path, () => new UsedTokens(path, now, bounds))
+  if (!store.isOpen)
+    logger.warn(
+      { directory },
+      'the directory of the index database is missing: calls fail until the index makes it',
+    )
+  return store
 }
 
 async function isReadable(index: IndexReader, timeoutMs: number, logger: Logger): Promise<boolean> {

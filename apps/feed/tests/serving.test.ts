@@ -1,16 +1,17 @@
 /** Behaviour cases 61 and 150 to 152 of the feed specification, and what operators see: other paths, start, metrics. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { existsSync, mkdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { readSettings, SettingsError } from '@tributary/settings'
 import { createLogger } from '@tributary/telemetry'
 import { eventually } from '@tributary/testkit'
 import { feedSettings } from '../src/settings.ts'
 import { did } from './sample.ts'
-import { TestFeed, viewer } from './test-feed.ts'
+import { request, TestFeed, viewer } from './test-feed.ts'
 import { getFeed, getFeedSkeleton, TokenIssuer } from './token-issuer.ts'
 
 let feed: TestFeed
@@ -88,10 +89,38 @@ test('a service whose index is missing starts, is not ready, and is once the ind
   assert.equal((await fetch(`${service.url}/health`)).status, 200)
   assert.equal((await service.ask(getFeed)).status, 500)
 
+  mkdirSync(dirname(nowhere))
   await using _index = await service.otherIndex(nowhere)
   nowMs += 1000
   assert.equal((await fetch(`${service.url}/ready`)).status, 200)
   assert.equal((await service.ask(getFeed)).status, 200)
+})
+
+test('a service makes no directory for an index, says that it is missing, and takes tokens once the index has made it', async () => {
+  const databasePath = join(feed.directory, 'mistyped', 'data', 'index.sqlite')
+  let lines = ''
+  const logger = createLogger('feed', { destination: { write: (line) => (lines += line) } })
+  await using service = await TestFeed.start({ settings: { databasePath }, logger })
+  const issuer = await TokenIssuer.register(service.didHost, 'early')
+  const token = await issuer.token()
+  const call = async (): Promise<number> =>
+    (
+      await service.call(getFeedSkeleton, request({ viewerDid: issuer.did }), {
+        authorization: `Bearer ${token}`,
+      })
+    ).status
+  assert.equal(await call(), 500)
+  assert.equal(existsSync(dirname(dirname(databasePath))), false)
+  const told = lines
+    .split('\n')
+    .filter((line) => line.includes('the directory of the index database is missing'))
+  assert.equal(told.length, 1)
+  assert.ok(told[0]?.includes(`"directory":"${dirname(databasePath)}"`))
+
+  mkdirSync(dirname(databasePath), { recursive: true })
+  await using _index = await service.otherIndex(databasePath)
+  assert.equal(await call(), 200)
+  assert.equal(await call(), 401)
 })
 
 test('an index that is removed and made anew is read anew', async () => {

@@ -5,10 +5,8 @@
  * never goes back while the process runs, and over a restart not behind the end of an entry that was dropped, because
  * that entry can no longer speak for itself. A clock that was wrong once is forgotten with the restart.
  */
-import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
-import { makeDirectory } from '@tributary/settings'
 
 /** How many live entries there may be. At a bound the next token is refused. */
 export interface TokenBounds {
@@ -70,11 +68,10 @@ export class UsedTokens implements SpentTokens, Disposable {
   readonly #spend: Sqlite.Transaction<(use: TokenUse) => TokenVerdict>
   #latestMs = 0
 
-  /** `path` and its folder are created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
+  /** `path` is created if need be, and not its directory; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
   constructor(path: string, now: () => number, bounds: TokenBounds) {
     this.#now = now
     this.#bounds = bounds
-    makeDirectory(dirname(path))
     this.#db = new Sqlite(path)
     this.#db.pragma('journal_mode = WAL')
     // A machine that restarts within the life of a token must still know it.
