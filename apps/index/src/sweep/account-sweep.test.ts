@@ -318,6 +318,8 @@ test('a host that never answers holds up no questions to others', async (t) => {
       resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
       paceMs: 1,
+      // Its turns are not what keeps it from being asked.
+      hostPaceMs: 1,
       onChecked: results.add,
     },
     stop.signal,

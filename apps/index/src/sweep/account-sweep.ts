@@ -1,8 +1,8 @@
 /**
- * Asks the hosts of the accounts we show, one account after the other, whether they are still active. An account event
+ * Asks the hosts of the accounts we show whether they are still active, those first that were not asked for longest. An account event
  * may have been missed anywhere on the way to us; without this the records of somebody who left would stay for ever.
- * What a host says only hides and shows; nothing is deleted on its word. A host that does not answer holds up questions
- * about its own accounts only.
+ * What a host says only hides and shows; nothing is deleted on its word. Each host has a pace of its own, so one that does not
+ * answer, or has very many accounts, holds up questions about its own accounts only.
  */
 import {
   FetchError,
@@ -21,9 +21,15 @@ import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
 import { HostPlaces, NoPlaceError } from '../host-places.ts'
 import { pause } from '../pause.ts'
 import { WorkPool } from '../work-pool.ts'
+import { HostPace } from './host-pace.ts'
 
 /** No host minds 8 requests a second. */
-const paceMsDefault = 125
+const hostPaceMsDefault = 125
+/**
+ * Between two accounts of all hosts. The host of an account is known when its document was read, so an account that comes
+ * back later has cost one document: the directory gives many more a second.
+ */
+const paceMsDefault = 16
 /** Questions at a time. Each host, and the documents of `did:web`, have a share of them. */
 const placesMax = 64
 /** Accounts at a time. Documents of the directory are read without a place. */
@@ -31,6 +37,8 @@ const accountsMax = 2 * placesMax
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
+/** The same while accounts are put off until their host has a turn. */
+const idleMsPutOff = 1000
 /** How often places are forgotten. Not only when nothing is due, because with very many accounts something always is. */
 const forgetEveryMs = 60_000
 /**
@@ -55,8 +63,9 @@ export interface AccountSweepOptions {
   allowedPrivateHosts: readonly string[]
   /** How often each account is asked about. */
   everyMs: number
-  /** Between two accounts. Default: that of this file. */
+  /** Between two accounts, and between two questions to one host. Defaults: those of this file. */
   paceMs?: number
+  hostPaceMs?: number
   /** False while the index is behind: the stream may yet tell. */
   isCaughtUp: () => boolean
   /** Time of the newest event in the index, in microseconds since 1970; undefined when it is not known. */
@@ -70,10 +79,14 @@ export interface AccountSweepOptions {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { writer, everyMs, isCaughtUp, paceMs = paceMsDefault } = options
+  const { writer, everyMs, isCaughtUp, paceMs = paceMsDefault, hostPaceMs = hostPaceMsDefault } = options
   const nowMs = options.nowMs ?? Date.now
   const pool = new WorkPool<Did>(accountsMax)
-  const places = new HostPlaces({ placesMax, apartMs: paceMs, nowMs })
+  const hosts = {
+    places: new HostPlaces({ placesMax, apartMs: hostPaceMs, nowMs }),
+    pace: new HostPace({ apartMs: hostPaceMs, withinMs: everyMs, nowMs }),
+    putOffUntilMs: -Infinity,
+  }
   const due = async (): Promise<Did[]> => {
     const wanted = {
       before: BigInt(nowMs() - everyMs) * 1000n,
@@ -94,17 +107,25 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
       const page = isCaughtUp() ? await due() : []
       for (const did of page) {
         if (signal.aborted) return
-        await pool.start(did, () => sweepAccount(options, places, did, signal))
+        await pool.start(did, () => sweepAccount(options, hosts, did, signal))
         await pause(paceMs, signal)
       }
-      if (page.length === 0) await pause(idleMs, signal)
+      if (page.length === 0) await pause(nowMs() < hosts.putOffUntilMs ? idleMsPutOff : idleMs, signal)
     }
   })
 }
 
+/** What is known of hosts. */
+interface Hosts {
+  readonly places: HostPlaces
+  readonly pace: HostPace
+  /** The latest moment at which an account comes back that found no place or no turn. */
+  putOffUntilMs: number
+}
+
 async function sweepAccount(
   options: AccountSweepOptions,
-  places: HostPlaces,
+  hosts: Hosts,
   did: Did,
   signal: AbortSignal,
 ): Promise<void> {
@@ -113,13 +134,17 @@ async function sweepAccount(
   const checkedAt = (againMs: number): bigint =>
     BigInt(Math.ceil(nowMs() + Math.min(againMs, everyMs) - everyMs)) * 1000n
   try {
-    const result = await checkAccount(options, places, did, signal)
+    const result = await checkAccount(options, hosts, did, signal)
     if (result === undefined) return
     const againMs = result === 'changed' || result === 'doubted' ? soonMs : everyMs
     await setChecked(writer, did, checkedAt(againMs))
     onChecked(result)
   } catch (error) {
     if (!(error instanceof NoPlaceError)) throw error
+    hosts.putOffUntilMs = Math.max(
+      hosts.putOffUntilMs,
+      nowMs() + Math.min(error.waitMs, everyMs) + idleMsPutOff,
+    )
     await putOff(writer, did, checkedAt(error.waitMs))
   }
 }
@@ -160,13 +185,13 @@ async function putOff(writer: IndexWriter, did: Did, checkedAt: bigint): Promise
 /** Undefined when the sweep was stopped meanwhile. @throws NoPlaceError */
 async function checkAccount(
   options: AccountSweepOptions,
-  places: HostPlaces,
+  hosts: Hosts,
   did: Did,
   signal: AbortSignal,
 ): Promise<CheckResult | undefined> {
   const { fold, logger } = options
   const statusSeq = (await fold.statusSeq(did)) ?? 0n
-  const answer = await askHost(options, places, did, signal)
+  const answer = await askHost(options, hosts, did, signal)
   if (signal.aborted) return undefined
   if (answer === undefined) return 'no-answer'
   if (answer === 'doubted') return 'doubted'
@@ -178,7 +203,7 @@ async function checkAccount(
 /** What the account's present host says of it, or `doubted`; undefined without a usable answer. */
 async function askHost(
   { nowMs = Date.now, ...options }: AccountSweepOptions,
-  places: HostPlaces,
+  { places, pace }: Hosts,
   did: Did,
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -192,6 +217,7 @@ async function askHost(
   try {
     const { pdsUrl } = await read(now - documentAgeMsMax)
     if (pdsUrl === undefined) return undefined
+    pace.take(pdsUrl)
     const status = await places.within(pdsUrl, () => fetchStatus(options, pdsUrl, did, signal))
     if (status === undefined) return undefined
     // An account that moved is inactive where it used to be, or is said to be active there.
