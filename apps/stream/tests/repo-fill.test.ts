@@ -212,3 +212,22 @@ test('a repository that is older than what the relay sent or knows makes nothing
   await ingest.until(() => ingest.rows.length === 5)
   assert.equal(ingest.rows.at(-1)?.rkey, 'b')
 })
+
+test('a large repository that finds no room in the line is left for later, and goes there at once the next time', async (t) => {
+  const { host, ingest, watched, database } = await watching(t, [follow])
+  const options = fillOptions(t, host, ingest, { database, watched })
+  const fill = new RepoFill(options)
+  const account = await host.createAccount()
+  for (let n = 0; n < 5; n++) account.create('app.attested.large', { text: 'x'.repeat(900_000) }, `${n}`)
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.states.get(account.did)?.rev === account.rev)
+  const makeWhole = async (turn: string | undefined): Promise<string> => {
+    const wish = { did: account.did as Did, mayReplace: true, onWhole: () => {}, largeTurn: () => turn } // a real DID
+    return (await fill.makeWhole(wish)).is
+  }
+  const asked = (): number => host.requests.filter((path) => path.includes('getRepo?')).length
+  assert.deepEqual([await makeWhole(undefined), await makeWhole(undefined), asked()], ['later', 'later', 1])
+  const asking = t.mock.method(options.requests, 'ask').mock
+  assert.deepEqual([await makeWhole(host.host), asked()], ['whole', 2])
+  assert.equal(asking.calls.at(-1)?.arguments[2].bytesPerSecondMin, 128 * 1024)
+})

@@ -344,6 +344,35 @@ test('marked accounts whose documents are not known take the places of their hos
   )
 })
 
+test('marked accounts of hosts that the relay does not read hold up none whose documents are not known', async (t) => {
+  const { states, store, wishes, save } = backfillOf(t, { listed: [], hostOf: () => '' })
+  await eventually(() => store.jobs().some(({ state }) => state === 'done'))
+  for (let n = 0; n < 20; n++) states.set(`did:plc:${n}`, { ...unknownRepo, needsRefetch: true })
+  await save()
+  for (const [count, name, mayAsk] of [
+    [2, 'evil.example.com', true],
+    [4, 'wicked.example.com', false],
+    [4, host, true],
+    [6, host, false],
+  ] as const) {
+    await eventually(() => wishes.length === count)
+    assert.deepEqual(
+      wishes.slice(-2).map((wish) => wish.mayAsk?.(name)),
+      [mayAsk, mayAsk],
+    )
+  }
+})
+
+test('a host with two large repositories in the line has its others read', async (t) => {
+  const listed = [1, 2, 3, 4].map((n) => `did:plc:${String(n).repeat(24)}`)
+  const { wishes } = backfillOf(t, { listed })
+  await eventually(() => wishes.length === 2)
+  const turns = (): unknown[] => wishes.slice(-2).map(({ largeTurn }) => largeTurn?.())
+  assert.deepEqual(turns(), [host, host])
+  await eventually(() => wishes.length === 4)
+  assert.deepEqual(turns(), [undefined, undefined])
+})
+
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {
   const { clock, outcomes, asked, save } = backfillOf(t)
   await eventually(() => outcomes.length === 1)

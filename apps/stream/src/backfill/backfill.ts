@@ -29,7 +29,7 @@ import { HostList, type HostListing } from './host-list.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
 import { missingRepo } from './missing-repo.ts'
-import { Readings, reposMax } from './readings.ts'
+import { Readings, reposMax, unapprovedHost, unknownHost } from './readings.ts'
 import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
 import {
   BadAnswerError,
@@ -362,13 +362,13 @@ export class Backfill {
       this.#whenSaved(id, did, false, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
     }
     const reading = this.#readings.begin(did, host)
-    const onLarge = (): void => void (reading.isLarge = true)
+    const largeTurn = (): string | undefined => this.#readings.enlarge(reading)
     try {
       // What a host says of an account is no reason to leave it: the relay is asked.
       const mayHaveCome = repo.state === 'waiting' || repo.detail === ''
       if (mayHaveCome && !this.#lacksSome(did, repo.rev)) return onWhole()
       const mayReplace = repo.state === 'waiting'
-      const outcome = await this.#filled({ did, host, mayReplace, onWhole, onLarge })
+      const outcome = await this.#filled({ did, host, mayReplace, onWhole, largeTurn })
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
@@ -431,7 +431,8 @@ export class Backfill {
   /** For whom a marked account is read. Whoever names hosts that the relay does not read gets no more by naming many. */
   #placeOf(host: string): string {
     const { approved } = this.#hosts
-    return approved.size === 0 || approved.has(host) ? host : ''
+    if (host === '') return unknownHost
+    return approved.size === 0 || approved.has(host) ? host : unapprovedHost
   }
 
   /** The newest identity and account events of an account. */
@@ -445,11 +446,11 @@ export class Backfill {
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
     const seen = this.#seenOf(did)
     const reading = this.#readings.begin(did, host)
-    const onLarge = (): void => void (reading.isLarge = true)
+    const largeTurn = (): string | undefined => this.#readings.enlarge(reading)
     try {
-      // After a repair next to no documents are known.
+      // After a repair next to no documents are known. Nobody is asked in the place of those.
       const mayAsk = (known: string): boolean => this.#readings.move(reading, this.#placeOf(known))
-      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, onLarge, mayAsk })
+      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, largeTurn, mayAsk })
       onRepo(outcome.is)
       const nextAtMs =
         this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : this.#retryWaitMs(outcome, attempts))

@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { SafeFetchOptions, SafeHead } from '@tributary/identity'
 import { systemClock } from '@tributary/lanes'
 import { HostAwayError, HostRequests, readRetryAfter } from './host-requests.ts'
 
@@ -58,6 +60,46 @@ test('a host that asks to be left alone is not asked by anybody until then', asy
     )
   server.close()
   assert.equal(requests, 1)
+})
+
+test('an answer that comes slower than it must is given up after ten seconds, and others are waited for', async () => {
+  let seconds = 0
+  const clock = {
+    ...systemClock,
+    after: (ms: number, call: () => void) => {
+      seconds += ms / 1000
+      return systemClock.after(1, call)
+    },
+  }
+  const ask = async (bytesASecond: number): Promise<number> => {
+    const fetch = async (
+      _: string,
+      { signal }: SafeFetchOptions,
+      take: (piece: Buffer, head: SafeHead) => unknown,
+    ): Promise<SafeHead> => {
+      const head = { status: 200, headers: {} }
+      const endMs = performance.now() + 5000
+      for (let taken = 0; taken < 30 && performance.now() < endMs;) {
+        await nextTurn()
+        signal?.throwIfAborted()
+        for (; taken < seconds; taken++) take(Buffer.alloc(bytesASecond), head)
+      }
+      return head
+    }
+    seconds = 0
+    const { signal } = new AbortController()
+    const requests = new HostRequests({ paceOf: () => 10, allowedPrivateHosts: [], signal, clock, fetch })
+    const bounds = { bytesMax: 1_000_000, timeoutMs: 60_000, bytesPerSecondMin: 1000 }
+    return (await requests.ask('https://a.test', 'getRepo', bounds)).body.length
+  }
+  for (const bytesASecond of [0, 990]) {
+    await assert.rejects(
+      ask(bytesASecond),
+      (error) => error instanceof HostAwayError && /1000 bytes a second/.test(error.message),
+    )
+    assert.equal(seconds, 10)
+  }
+  assert.equal(await ask(1100), 33_000)
 })
 
 test('a clock that is set back leaves no host alone for longer than a host may ask for', () => {

@@ -38,6 +38,8 @@ export interface HostRequestsOptions extends PrivateHosts {
 export interface AskOptions {
   bytesMax: number
   timeoutMs: number
+  /** Bytes a second below which the answer is given up, once it takes ten seconds. Default: any pace will do. */
+  bytesPerSecondMin?: number
   /** Takes the body of an answer with status 200, piece by piece: then it is not in the answer. */
   take?: (piece: Buffer) => void
 }
@@ -55,6 +57,8 @@ const errorBytesMax = 16 * 1024
 const retryAfterMs = { min: 1000, max: waitMsMax }
 /** What a host may have us take in for nothing: a megabyte a second. */
 const uselessBytesPerMs = 1000
+/** Seconds before the pace of an answer counts: a host may need some to begin with. */
+const paceSeconds = 10
 /** The host, or the proxy in front of it, is overloaded or away. */
 const awayStatuses = new Set([429, 500, 502, 503, 504])
 
@@ -85,7 +89,7 @@ export class HostRequests {
 
   /** Calls a query of a host. @throws HostAwayError, OversizeError */
   async ask(origin: string, method: string, options: AskOptions): Promise<HostAnswer> {
-    const { bytesMax, timeoutMs } = options
+    const { bytesMax, timeoutMs, bytesPerSecondMin = 0 } = options
     const { allowedPrivateHosts, signal, fetch = safeFetchPieces } = this.#options
     const line = this.#line(origin)
     const quietMs = this.quietMs(origin)
@@ -106,8 +110,11 @@ export class HostRequests {
       return isEnough ? 'enough' : 'more'
     }
     let head: SafeHead
+    const slow = new AbortController()
+    using watch = bytesPerSecondMin > 0 ? this.#watchPace(bytesPerSecondMin, () => bytes, slow) : undefined
+    const ends = watch ? AbortSignal.any([signal, slow.signal]) : signal
     try {
-      const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts, signal }
+      const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts, signal: ends }
       const url = `${origin}/xrpc/com.atproto.sync.${method}`
       head = await fetch(url, { ...bounds, headers: { 'user-agent': 'tributary-stream' } }, take)
     } catch (cause) {
@@ -122,6 +129,22 @@ export class HostRequests {
     const askedMs = readRetryAfter(headers['retry-after'], nowMs)
     if (askedMs !== undefined) line.quietUntilMs = nowMs + askedMs
     throw new HostAwayError(`${origin} answered with ${status}`, { retryAfterMs: askedMs })
+  }
+
+  /**
+   * Ends an answer that is too slow since it was asked for. Seconds are counted by the timers, because these are late
+   * where we are the slow ones.
+   */
+  #watchPace(bytesPerSecondMin: number, bytesOf: () => number, ending: AbortController): Disposable {
+    let seconds = 0
+    const look = (): void => {
+      seconds++
+      if (seconds < paceSeconds || bytesOf() >= seconds * bytesPerSecondMin)
+        timer = this.#clock.after(1000, look)
+      else ending.abort(new FetchError(`the answer has fewer than ${bytesPerSecondMin} bytes a second`))
+    }
+    let timer = this.#clock.after(1000, look)
+    return { [Symbol.dispose]: () => timer[Symbol.dispose]() }
   }
 
   #line(origin: string): Line {

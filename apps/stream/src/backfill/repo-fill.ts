@@ -1,14 +1,14 @@
-import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
+import { type Identity, IdentityError, type IdentityResolver, RecentMap } from '@tributary/identity'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
-import { FairTurns } from '@tributary/rates'
 import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import { type RepoStates, unknownRepo } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { StateDatabase } from '../state-database.ts'
-import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
+import { type AskOptions, HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
+import { LargeTurns } from './large-turns.ts'
 import type { IncomingRepo, RepoReader } from './repo-reader.ts'
 import { Rereads } from './rereads.ts'
 import { readAccountRev, readAccountWord, readInactive } from './sync-answers.ts'
@@ -50,8 +50,11 @@ export interface FillWish {
   host?: string
   mayReplace: boolean
   onWhole: () => void
-  /** Called when the repository turns out to be a large one: from then on it waits for its turn among those. */
-  onLarge?: () => void
+  /**
+   * Called when the repository is known to be a large one. Gives for whom it waits for its turn among those; undefined
+   * when it is left for later. Default: for its host.
+   */
+  largeTurn?: () => string | undefined
   /** Whether the host that its document names may be asked now; otherwise it is left for later. Default: it may. */
   mayAsk?: (host: string) => boolean
 }
@@ -66,8 +69,13 @@ const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
 /** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
 const repoBounds = { bytesMax: 4 * mebibyte, timeoutMs: 60_000 }
-/** A large repository is read alone, because the thread holds all of it. PDSs take turns, so a slow one holds up others once. */
-const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000 }
+/**
+ * A large repository is read alone, because the thread holds all of it, and all others wait meanwhile. So its host must
+ * send a megabit a second, as the connection of a home does. Otherwise one of 4 MiB could be drawn out for two minutes.
+ */
+const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000, bytesPerSecondMin: 128 * 1024 }
+/** Large repositories that are remembered as such, so that the next attempt does not begin as for a usual one. */
+const largeMax = 10_000
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
@@ -77,13 +85,15 @@ const older: FillOutcome = { is: 'older', detail: 'its host gives an older one t
 export class RepoFill {
   readonly #options: RepoFillOptions
   readonly #clock: Clock
-  readonly #largeTurns = new FairTurns()
+  readonly #largeTurns: LargeTurns
+  readonly #large = new RecentMap<string, true>(largeMax)
   readonly #rereads: Rereads
 
   constructor(options: RepoFillOptions) {
     this.#options = options
     this.#rereads = new Rereads({ ...options, max: rereadsPerDay, windowMs: dayMs })
     this.#clock = options.clock ?? systemClock
+    this.#largeTurns = new LargeTurns(this.#clock)
   }
 
   /** The repository may be read as often as if it had not been read today. */
@@ -104,7 +114,7 @@ export class RepoFill {
     }
   }
 
-  async #fill({ did, host, mayReplace, onWhole, onLarge, mayAsk }: FillWish): Promise<FillOutcome> {
+  async #fill({ did, host, mayReplace, onWhole, largeTurn, mayAsk }: FillWish): Promise<FillOutcome> {
     const { requests, relayUrl, resolver, ingest, states, corrections } = this.#options
     const account = `did=${encodeURIComponent(did)}`
     const { accountSeen: seen, rev: seenRev } = states.get(did) ?? unknownRepo
@@ -128,12 +138,16 @@ export class RepoFill {
     // An older one may lack commits whose events were not kept: from before the backfill, or of collections not watched then.
     const knownRev = readAccountRev(word)
     const leastRev = seenRev > knownRev ? seenRev : knownRev
-    const contents = await this.#get(pdsUrl, identity, leastRev, repoBounds).catch((error: unknown) => {
-      if (!(error instanceof OversizeError)) throw error
-      onLarge?.()
-      return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, leastRev, largeRepoBounds))
-    })
+    let contents = await this.#getUsual(pdsUrl, identity, leastRev)
+    if (!contents) {
+      const turn = largeTurn ? largeTurn() : pdsUrl
+      if (turn === undefined)
+        return { is: 'later', detail: 'other large repositories of its host come first' }
+      const get = () => this.#get(pdsUrl, identity, leastRev, largeRepoBounds)
+      contents = await this.#largeTurns.run(turn, get)
+    }
     if ('is' in contents) return contents
+    this.#large.delete(did)
     await this.#awaitLive(contents)
     const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
     switch (outcome.is) {
@@ -156,12 +170,28 @@ export class RepoFill {
     }
   }
 
+  /** Gets a repository unless it is a large one. */
+  async #getUsual(
+    pdsUrl: string,
+    identity: Identity,
+    leastRev: string,
+  ): Promise<RepoContents | FillOutcome | undefined> {
+    if (this.#large.get(identity.did)) return undefined
+    try {
+      return await this.#get(pdsUrl, identity, leastRev, repoBounds)
+    } catch (error) {
+      if (!(error instanceof OversizeError)) throw error
+      this.#large.set(identity.did, true)
+      return undefined
+    }
+  }
+
   /** @throws OversizeError */
   async #get(
     pdsUrl: string,
     identity: Identity,
     leastRev: string,
-    bounds: { bytesMax: number; timeoutMs: number },
+    bounds: AskOptions,
   ): Promise<RepoContents | FillOutcome> {
     const { requests, reader, states, watched } = this.#options
     // What is lost, or comes to be watched, while the host answers may be newer than its answer.

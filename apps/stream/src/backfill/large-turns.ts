@@ -1,0 +1,48 @@
+import { RecentMap } from '@tributary/identity'
+import type { Clock } from '@tributary/lanes'
+import { FairTurns } from '@tributary/rates'
+import { HostAwayError } from './host-requests.ts'
+import { hasCome, waitMsMax } from './retry-wait.ts'
+
+/**
+ * Milliseconds in which a large repository is read, as a rule. A host that takes longer rests for so many times what it
+ * took, because all others wait meanwhile. So it has a fifth of the time at most, whatever it sends.
+ */
+const long = { ms: 5000, restFactor: 4 }
+/** Hosts whose rest is remembered: many more than can take so long before the rest of the first one is over. */
+const restsMax = 1000
+
+/** The line of the large repositories, which are read one at a time. Hosts take turns, and rest after a long one. */
+export class LargeTurns {
+  readonly #clock: Clock
+  readonly #turns = new FairTurns()
+  readonly #restUntilMs = new RecentMap<string, number>(restsMax)
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** What the work for a host gives, once it had its turn. @throws HostAwayError while the host rests, and what the work throws. */
+  async run<T>(host: string, work: () => Promise<T>): Promise<T> {
+    this.#throwIfResting(host)
+    return await this.#turns.run(host, async () => {
+      this.#throwIfResting(host)
+      const sinceMs = this.#clock.nowMs()
+      try {
+        return await work()
+      } finally {
+        const nowMs = this.#clock.nowMs()
+        const tookMs = nowMs - sinceMs
+        if (tookMs > long.ms)
+          this.#restUntilMs.set(host, nowMs + Math.min(long.restFactor * tookMs, waitMsMax))
+      }
+    })
+  }
+
+  #throwIfResting(host: string): void {
+    const [untilMs, nowMs] = [this.#restUntilMs.get(host) ?? 0, this.#clock.nowMs()]
+    if (hasCome(untilMs, nowMs)) return
+    const message = 'a large repository of its host took long, so others have their turn first'
+    throw new HostAwayError(message, { retryAfterMs: untilMs - nowMs })
+  }
+}
