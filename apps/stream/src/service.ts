@@ -13,7 +13,7 @@ import { createXrpcServer, loadLexicons, siteOf, type XrpcServer } from '@tribut
 import { Archive } from './archive/archive.ts'
 import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
-import { lostSeqsOf } from './archive/lost-rows.ts'
+import { lostSeqsOf, requireRepaired } from './archive/lost-rows.ts'
 import { BackfillStore } from './backfill/backfill-store.ts'
 import { Coverage } from './backfill/coverage.ts'
 import { openBackfill } from './backfill/open-backfill.ts'
@@ -82,6 +82,7 @@ export async function startStream(
   const metrics = createStreamMetrics()
   const database = openStateDatabase(join(dataDirectory, 'state.sqlite'))
   resources.defer(() => void database.close())
+  requireRepaired(database)
   const states = new RepoStates(database)
   const watched = new WatchedCollections(database, settings.collections, Date.now())
   warnOfChange(logger, settings.collections, watched)

@@ -387,6 +387,8 @@ test('rows at the end of a damaged log count as lost also before the states acco
     }),
     stop,
   )
+  const settings = { dataDirectory: filled.path, relayUrl: 'ws://127.0.0.1:1' }
+  await assert.rejects(startTestStream(settings), { name: 'RepairOpenError' })
   await repair(() => assert.fail())
   const repaired = openStateDatabase(join(filled.path, 'state.sqlite'))
   assert.deepEqual(

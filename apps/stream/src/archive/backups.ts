@@ -10,7 +10,8 @@ import { constants } from 'node:fs'
 import { copyFile, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { backUpLog } from '@tributary/event-log'
-import { openStateDatabase, type StateDatabase } from '../state-database.ts'
+import Database from 'better-sqlite3'
+import type { StateDatabase } from '../state-database.ts'
 import type { Archive } from './archive.ts'
 import { noteLost, type LostSeqs } from './lost-rows.ts'
 
@@ -103,10 +104,11 @@ export class Backups {
   }
 }
 
-/** Consumers that are told of rows after the copy are told by the copy that it has none of them. */
+/** The copy tells consumers that were further which rows it lacks. It is made durable afterwards, aside. */
 function noteSkipped(state: string, lost: LostSeqs): void {
-  const database = openStateDatabase(state)
+  const database = new Database(state)
   try {
+    database.pragma('synchronous = OFF')
     noteLost(database, lost)
   } finally {
     database.close()

@@ -21,6 +21,19 @@ export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   return lost.all()
 }
 
+/** A repair was stopped that had begun to make a damaged log whole. */
+class RepairOpenError extends Error {
+  override readonly name = 'RepairOpenError'
+}
+
+/** @throws RepairOpenError when a start would hide what a repair was to tell. */
+export function requireRepaired(database: StateDatabase): void {
+  if (isRepairOpen(database))
+    throw new RepairOpenError(
+      'a repair of the archive was stopped before it could say what was lost: run `tributary stream archive repair` again',
+    )
+}
+
 /** Notes that a repair makes a damaged log whole. Only when that is done can it say what was lost. */
 export function beginRepair(database: StateDatabase): void {
   database.exec('INSERT OR REPLACE INTO lost_rows VALUES (-1, 0)')

@@ -373,6 +373,22 @@ test('a host with two large repositories in the line has its others read', async
   assert.deepEqual(turns(), [undefined, undefined])
 })
 
+test('a repository that was put off is tried soon, and not given up after one bad answer', async (t) => {
+  const { clock, store, outcomes, save } = backfillOf(t)
+  const putOff = { is: 'later', detail: 'others come first', isPutOff: true } as const
+  for (const outcome of [
+    ...Array.from({ length: 6 }, () => putOff),
+    { is: 'refused', detail: 'no' } as const,
+  ]) {
+    await eventually(() => outcomes.length > 0)
+    outcomes.shift()?.resolve(outcome)
+    await save()
+    clock.ms += 30_000
+  }
+  const [repo] = store.repos(1, '', 1)
+  assert.deepEqual([repo?.state === 'failed', repo?.attempts], [false, 1])
+})
+
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {
   const { clock, outcomes, asked, save } = backfillOf(t)
   await eventually(() => outcomes.length === 1)

@@ -80,7 +80,7 @@ const thinPages = { reposMin: 10, max: 20 }
  */
 const attemptsMax = { refused: 5, older: 12 }
 /** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
-const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax }
+const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax, putOff: 30_000 }
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 interface Retry {
@@ -400,7 +400,7 @@ export class Backfill {
 
   /** What a job knows of a repository that it could not make whole. */
   #afterAttempt(repo: JobRepo, outcome: Exclude<FillOutcome, { is: 'whole' }>): JobRepo {
-    const attempts = repo.attempts + 1
+    const attempts = repo.attempts + attemptsOf(outcome)
     const isLiveBehind = outcome.is === 'live-behind'
     const afterMs = isLiveBehind ? this.#options.settleMs : this.#retryWaitMs(outcome, attempts)
     const detail = isLiveBehind ? 'events of the account are expected' : outcome.detail
@@ -443,7 +443,7 @@ export class Backfill {
 
   async #takeMark(did: Did, host: string): Promise<void> {
     const { onRepo } = this.#options
-    const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
+    const before = this.#markRetries.get(did)?.attempts ?? 0
     const seen = this.#seenOf(did)
     const reading = this.#readings.begin(did, host)
     const largeTurn = (): string | undefined => this.#readings.enlarge(reading)
@@ -452,6 +452,7 @@ export class Backfill {
       const mayAsk = (known: string): boolean => this.#readings.move(reading, this.#placeOf(known))
       const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, largeTurn, mayAsk })
       onRepo(outcome.is)
+      const attempts = before + attemptsOf(outcome)
       const nextAtMs =
         this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : this.#retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)
@@ -465,6 +466,15 @@ export class Backfill {
     // What would make it to be had again comes as an event, or by hand.
     if (outcome.is === 'unavailable') return retryMs.unavailable
     const askedMs = outcome.is === 'later' ? outcome.afterMs : undefined
+    if (attemptsOf(outcome) === 0) {
+      const { putOff } = retryMs
+      return retryWait(0, { first: putOff, max: putOff }, askedMs, this.#random)
+    }
     return retryWait(attempts - 1, retryMs, askedMs, this.#random)
   }
+}
+
+/** Who was only put off was not tried: neither does its next wait grow, nor is one bad answer later taken for its last. */
+function attemptsOf(outcome: FillOutcome): 0 | 1 {
+  return outcome.is === 'later' && outcome.isPutOff === true ? 0 : 1
 }

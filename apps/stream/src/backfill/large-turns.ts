@@ -5,14 +5,20 @@ import { HostAwayError } from './host-requests.ts'
 import { hasCome, waitMsMax } from './retry-wait.ts'
 
 /**
- * Milliseconds in which a large repository is read, as a rule. A host that takes longer rests for so many times what it
- * took, because all others wait meanwhile. So it has a fifth of the time at most, whatever it sends.
+ * Milliseconds in which a large repository is read, as a rule. A host that takes longer while others wait rests for so many
+ * times what it took. So it has a fifth of the time at most, whatever it sends.
  */
 const long = { ms: 5000, restFactor: 4 }
 /** Hosts whose rest is remembered: many more than can take so long before the rest of the first one is over. */
 const restsMax = 1000
 
-/** The line of the large repositories, which are read one at a time. Hosts take turns, and rest after a long one. */
+/** Nothing was asked of a host, because large repositories of others come first. */
+export class HostRestsError extends HostAwayError {}
+
+/**
+ * The line of the large repositories, which are read one at a time. Hosts take turns, and rest after a long one that others
+ * waited for.
+ */
 export class LargeTurns {
   readonly #clock: Clock
   readonly #turns = new FairTurns()
@@ -22,7 +28,7 @@ export class LargeTurns {
     this.#clock = clock
   }
 
-  /** What the work for a host gives, once it had its turn. @throws HostAwayError while the host rests, and what the work throws. */
+  /** What the work for a host gives, once it had its turn. @throws HostRestsError, and what the work throws. */
   async run<T>(host: string, work: () => Promise<T>): Promise<T> {
     this.#throwIfResting(host)
     return await this.#turns.run(host, async () => {
@@ -33,7 +39,8 @@ export class LargeTurns {
       } finally {
         const nowMs = this.#clock.nowMs()
         const tookMs = nowMs - sinceMs
-        if (tookMs > long.ms)
+        const othersWait = this.#turns.size > this.#turns.sizeOf(host)
+        if (tookMs > long.ms && othersWait)
           this.#restUntilMs.set(host, nowMs + Math.min(long.restFactor * tookMs, waitMsMax))
       }
     })
@@ -43,6 +50,6 @@ export class LargeTurns {
     const [untilMs, nowMs] = [this.#restUntilMs.get(host) ?? 0, this.#clock.nowMs()]
     if (hasCome(untilMs, nowMs)) return
     const message = 'a large repository of its host took long, so others have their turn first'
-    throw new HostAwayError(message, { retryAfterMs: untilMs - nowMs })
+    throw new HostRestsError(message, { retryAfterMs: untilMs - nowMs })
   }
 }

@@ -8,7 +8,7 @@ import { type RepoStates, unknownRepo } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { StateDatabase } from '../state-database.ts'
 import { type AskOptions, HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
-import { LargeTurns } from './large-turns.ts'
+import { HostRestsError, LargeTurns } from './large-turns.ts'
 import type { IncomingRepo, RepoReader } from './repo-reader.ts'
 import { Rereads } from './rereads.ts'
 import { readAccountRev, readAccountWord, readInactive } from './sync-answers.ts'
@@ -20,8 +20,8 @@ export type FillOutcome =
   | { is: 'unavailable'; detail: string }
   /** What it said cannot be used. */
   | { is: 'refused'; detail: string }
-  /** Somebody who is needed does not answer. */
-  | { is: 'later'; detail: string; afterMs?: number | undefined }
+  /** Somebody who is needed does not answer, or it was put off: other large repositories come first, and nobody was asked. */
+  | { is: 'later'; detail: string; afterMs?: number | undefined; isPutOff?: boolean }
   /** Its host gives one that is older than what is known of it: for a moment, or because it was restored from a backup. */
   | { is: 'older'; detail: string }
   /** Its events are expected to come first. */
@@ -75,7 +75,7 @@ const repoBounds = { bytesMax: 4 * mebibyte, timeoutMs: 60_000 }
  */
 const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000, bytesPerSecondMin: 128 * 1024 }
 /** Large repositories that are remembered as such, so that the next attempt does not begin as for a usual one. */
-const largeMax = 10_000
+const largeMax = 100_000
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
@@ -106,7 +106,12 @@ export class RepoFill {
       return await this.#fill(wish)
     } catch (error) {
       if (error instanceof HostAwayError)
-        return { is: 'later', detail: error.message, afterMs: error.retryAfterMs }
+        return {
+          is: 'later',
+          detail: error.message,
+          afterMs: error.retryAfterMs,
+          isPutOff: error instanceof HostRestsError,
+        }
       if (error instanceof OversizeError) return { is: 'refused', detail: error.message }
       if (!(error instanceof IdentityError)) throw error
       if (!error.retryable) return { is: 'unavailable', detail: error.message }
@@ -142,7 +147,7 @@ export class RepoFill {
     if (!contents) {
       const turn = largeTurn ? largeTurn() : pdsUrl
       if (turn === undefined)
-        return { is: 'later', detail: 'other large repositories of its host come first' }
+        return { is: 'later', detail: 'other large repositories of its host come first', isPutOff: true }
       const get = () => this.#get(pdsUrl, identity, leastRev, largeRepoBounds)
       contents = await this.#largeTurns.run(turn, get)
     }
