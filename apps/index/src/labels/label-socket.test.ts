@@ -6,6 +6,7 @@ import { WebSocketServer } from 'ws'
 import { openLabelSocket } from './label-socket.ts'
 
 test('a labeler whose messages are not taken is not read any further, and nothing is lost', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0 })
   t.after(() => server.close())
   await once(server, 'listening')
@@ -28,6 +29,8 @@ test('a labeler whose messages are not taken is not read any further, and nothin
   await using taken = openLabelSocket(url, options)
   for (let n = 0; n < count; n++) await take(taken)
   assert.ok(sentToFirst < count / 2, String(sentToFirst))
+  // It is not taken for gone meanwhile, though its answers to pings are not read either.
+  t.mock.timers.tick(90_000)
   for (let n = 1; n < count; n++) await take(messages)
   stop.abort()
   for (const each of [messages, taken]) assert.equal((await each.next()).done, true)

@@ -45,7 +45,8 @@ export async function* openLabelSocket(
   let isAlive = true
   const pings = setInterval(() => {
     if (socket.readyState !== WebSocket.OPEN) return
-    if (!isAlive) {
+    // While we read nothing we cannot hear it.
+    if (!isAlive && !socket.isPaused) {
       failure = 'it answers no pings'
       socket.terminate()
     }

@@ -1,6 +1,6 @@
 /** All rows of one account, which may be many, and each record may have a megabyte: a few at a time. */
 import type { Did } from '@tributary/protocol'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import type { RecordsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
 import type { TableName } from '../tables.ts'
@@ -18,6 +18,7 @@ const addressesPerPage = 2000
 
 /** Tables whose rows have an address in the account's repository. */
 const byAddress: readonly TableName[] = ['records', 'views', 'awards']
+const shown: readonly TableName[] = ['entries', 'endorsements', 'follows']
 
 /** A record without its text, which may have a megabyte. */
 export type RecordRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime'>
@@ -103,9 +104,8 @@ export class AccountRows {
 
   /** Removes what feeds show of the account, in steps. Rows of others that rest on it stay. */
   async *removeShown(did: Did): AsyncGenerator<void> {
-    yield* this.#removeInSteps('entries', sql`"did" = ${did}`)
-    yield* this.#removeInSteps('endorsements', sql`"issuer" = ${did}`)
-    yield* this.#removeInSteps('follows', sql`"viewer" = ${did}`)
+    const [start, end] = addressRange(did)
+    for (const table of shown) yield* this.#removeByAddress(table, start, end)
     await this.#session.remove('organizations', [did])
   }
 
@@ -139,16 +139,6 @@ export class AccountRows {
       if (rows.length < count) return
       yield
       after = lastOf(rows, after)
-    }
-  }
-
-  async *#removeInSteps(table: TableName, condition: RawBuilder<unknown>): AsyncGenerator<void> {
-    const name = sql.table(table)
-    for (;;) {
-      const rows = await this.#session.all(sql`delete from ${name} where "uri" in
-        (select "uri" from ${name} where ${condition} limit ${rowsPerStep}) returning "uri"`)
-      if (rows.length < rowsPerStep) return
-      yield
     }
   }
 }
