@@ -230,7 +230,7 @@ function readMessages(
         continue
       case 'unreadable': {
         const { firstSeq, lastSeq, detail } = message
-        // Who stands at its end is told again after each reconnect.
+        // A reader that stands at its end is told again after each reconnect.
         if (lastSeq <= (cursor ?? 0)) continue
         onStatus({ type: 'malformed', source: 'live', seq: lastSeq, detail })
         gaps.push({ source: 'live', afterSeq: firstSeq - 1, throughSeq: lastSeq, detail })

@@ -59,8 +59,8 @@ export class HeldBytes {
   }
 
   /**
-   * The largest holder of the network that holds most. Undefined when nobody holds anything. One that was ended, and may read
-   * why, is no exception: others would have to go for what it holds.
+   * The largest holder of the network that holds most. Undefined when nobody holds anything. A consumer that was ended, and may
+   * read why, is no exception: others would have to go for what it holds.
    */
   largest(networkOf: (address: string) => string): Subscriber | undefined {
     const networks = new Map<string, { bytes: number; largest: Subscriber; most: number }>()

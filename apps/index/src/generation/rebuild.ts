@@ -84,7 +84,7 @@ export async function rebuildWhenAsked(
   const { generations, logger, onProgress, newStream, removal } = parts
   const removeAtMs = performance.now() + parts.replacedKeptMs
   let isRemoved = false
-  /** What was built of another stream. Nothing can be built in its place before it is gone. */
+  /** Whether a generation of another stream is left. Nothing can be built in its place before it is gone. */
   const isNextLeft = (): boolean => removal.isLeft(present.number + 1)
   for (;;) {
     await pause(lookEveryMs, signal)

@@ -1,6 +1,6 @@
 /**
  * Removes generations that nobody needs. What cannot be removed is told once, and tried again at ever longer intervals.
- * One of these outlasts all generations, because a generation that is served again would else begin at the first interval.
+ * The process has one for all generations, because a generation that is served again would else begin at the first interval.
  */
 import type { Generations } from '@tributary/index-store'
 import type { Logger } from '@tributary/telemetry'

@@ -29,7 +29,7 @@ const optionsOf = ({ connection, fold }: Scenario) => ({
   fold,
   allowedPrivateHosts,
   everyMs: dayMs,
-  // One after the other: whoever finds no place at a host is put off for a time, and most clocks here stand still.
+  // Accounts come one after the other: whoever finds no place at a host is put off, and most clocks here stand still.
   paceMs: 125,
   isCaughtUp: () => true,
   newestEventAt: () => undefined,

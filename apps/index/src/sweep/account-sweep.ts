@@ -1,7 +1,7 @@
 /**
  * Asks the hosts of the accounts we show whether they are still active, those first that were not asked for longest. An account event
  * may have been missed anywhere on the way to us; without this the records of somebody who left would stay for ever.
- * What a host says only hides and shows; nothing is deleted on its word. Each host has a pace of its own, so one that does not
+ * The word of a host only hides and shows; nothing is deleted on it. Each host has a pace of its own, so one that does not
  * answer, or has very many accounts, holds up questions about its own accounts only.
  */
 import {
@@ -115,7 +115,7 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
   })
 }
 
-/** What is known of hosts. */
+/** The state of the hosts that are asked. */
 interface Hosts {
   readonly places: HostPlaces
   readonly pace: HostPace

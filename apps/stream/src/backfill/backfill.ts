@@ -474,7 +474,7 @@ export class Backfill {
   }
 }
 
-/** Who was only put off was not tried: neither does its next wait grow, nor is one bad answer later taken for its last. */
+/** A repository that was put off was not tried: its next wait does not grow, and one bad answer later is not its last. */
 function attemptsOf(outcome: FillOutcome): 0 | 1 {
   return outcome.is === 'later' && outcome.isPutOff === true ? 0 : 1
 }
