@@ -49,6 +49,12 @@ export interface JobRepo {
   detail: string
 }
 
+/** The newest revision of a repository that a host has listed. */
+export interface ListedRev {
+  host: string
+  rev: string
+}
+
 export interface RepoCounts {
   pending: number
   failed: number
@@ -183,11 +189,13 @@ export class BackfillStore {
        WHERE job_id = ? AND did IN (SELECT did FROM backfill_repos WHERE job_id = ? LIMIT ?)`,
     )
     this.#findLeftovers()
-    const isUnavailable = "did = ? AND state = 'unavailable'"
-    this.#unavailable = database.prepare<[string]>(
-      `SELECT 1 FROM backfill_repos WHERE ${isUnavailable} LIMIT 1`,
+    this.#unavailable = database.prepare<[string], ListedRev>(
+      `SELECT jobs.host, max(repos.rev) AS rev FROM backfill_repos AS repos JOIN backfill_jobs AS jobs ON jobs.id = repos.job_id
+       WHERE repos.did = ? AND repos.state = 'unavailable' GROUP BY jobs.host`,
     )
-    this.#forgetUnavailable = database.prepare(`DELETE FROM backfill_repos WHERE ${isUnavailable}`)
+    this.#forgetUnavailable = database.prepare(
+      "DELETE FROM backfill_repos WHERE did = ? AND state = 'unavailable'",
+    )
   }
 
   /** Hosts that the relay reads, as it was last heard. */
@@ -275,9 +283,9 @@ export class BackfillStore {
     this.#deleteRepo.run(id, did, rev)
   }
 
-  /** Whether jobs could not have a repository of an account that was not active, or lived elsewhere. */
-  isUnavailable(did: string): boolean {
-    return this.#unavailable.get(did) !== undefined
+  /** What hosts have listed of an account whose repository jobs could not have: it was not active, or lived elsewhere. */
+  unavailable(did: string): ListedRev[] {
+    return this.#unavailable.all(did)
   }
 
   /** Its mark has it read from now on. */

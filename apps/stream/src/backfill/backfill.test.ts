@@ -195,6 +195,23 @@ test('an account of which the archive has everything is not read again because a
   assert.deepEqual([store.repos(1, '', 1), states.get(did)?.needsRefetch], [[], false])
 })
 
+test('an account that is active again is read when its own host had listed a newer revision than the archive has', async (t) => {
+  for (const [own, isRead] of [
+    [host, true],
+    ['elsewhere.example.com', false],
+  ] as const) {
+    const { backfill, states, store, outcomes, save } = backfillOf(t, { hostOf: () => own })
+    await eventually(() => outcomes.length === 1)
+    outcomes[0]?.resolve({ is: 'unavailable', detail: 'not active' })
+    await save()
+    assert.equal(store.repos(1, '', 1)[0]?.rev, '3l22222222222')
+    states.set(did, { ...unknownRepo, rev: '3l11111111111', completeRevision: 1 })
+    backfill.noteActive(did)
+    await save()
+    assert.deepEqual([store.repos(1, '', 1), states.get(did)?.needsRefetch], [[], isRead])
+  }
+})
+
 test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
   const { store, backfill, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)

@@ -23,6 +23,7 @@ import {
   type Job,
   type JobCause,
   type JobRepo,
+  type ListedRev,
   pendingMax,
 } from './backfill-store.ts'
 import { HostList, type HostListing } from './host-list.ts'
@@ -96,8 +97,8 @@ export class Backfill {
   readonly #stop: AbortController
   readonly #readings = new Readings()
   readonly #hosts: HostList
-  /** Repositories of jobs of which it is not saved what became of them, and whether they are unavailable. */
-  readonly #unsaved = new Map<string, boolean>()
+  /** Repositories of jobs of which it is not saved what became of them, with what was listed of those that are unavailable. */
+  readonly #unsaved = new Map<string, ListedRev | undefined>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
   readonly #listing = new Set<number>()
   /** How many pages of a job's listing had next to nothing on them, and were not the last one. */
@@ -180,10 +181,16 @@ export class Backfill {
   /** An account is active. What jobs could not have of it is read now, unless the archive has it by now. */
   noteActive(did: string): void {
     const { store, states } = this.#options
-    const isUnsaved = this.#unsaved.entries().some(([key, is]) => is && key.endsWith(` ${did}`))
-    if (!isUnsaved && !store.isUnavailable(did)) return
-    if (this.#lacksSome(did)) states.mark(did)
+    const unsaved = [...this.#unsaved].filter(([key]) => key.endsWith(` ${did}`))
+    const found = [...store.unavailable(did), ...unsaved.flatMap(([, repo]) => repo ?? [])]
+    if (found.length === 0) return
+    if (found.some((repo) => this.#lacksSome(did, this.#revOf(did, repo)))) states.mark(did)
     states.alongside(() => store.forgetUnavailable(did))
+  }
+
+  /** The revision that the host of an account listed. Other hosts may list what they like. */
+  #revOf(did: string, { host, rev }: ListedRev): string {
+    return this.#options.hostOf(did as Did) === host ? rev : '' // of a listing
   }
 
   /** Does not wait for the time of its next attempt, however often it was read today. */
@@ -359,7 +366,12 @@ export class Backfill {
     const onWhole = (): void => {
       const revision = states.get(did)?.completeRevision ?? 0
       // The job may begin again, for a collection that came after the repository was asked for, and list it once more.
-      this.#whenSaved(id, did, false, () => watched.newestAddition <= revision && store.deleteRepo(id, repo))
+      this.#whenSaved(
+        id,
+        did,
+        undefined,
+        () => watched.newestAddition <= revision && store.deleteRepo(id, repo),
+      )
     }
     const reading = this.#readings.begin(did, host)
     const largeTurn = (): string | undefined => this.#readings.enlarge(reading)
@@ -373,11 +385,15 @@ export class Backfill {
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
       const isUnavailable = changed.state === 'unavailable'
+      const listed = { host, rev: repo.rev }
       // Events of the account came meanwhile, so what was said of it may be out of date. Its mark has it read.
       const isMarked =
-        isUnavailable && newest() !== seen && this.#lacksSome(did) && !states.get(did)?.isHidden
+        isUnavailable &&
+        newest() !== seen &&
+        this.#lacksSome(did, this.#revOf(did, listed)) &&
+        !states.get(did)?.isHidden
       if (isMarked) states.mark(did)
-      this.#whenSaved(id, did, isUnavailable, () => {
+      this.#whenSaved(id, did, isUnavailable ? listed : undefined, () => {
         // The job may be gone by now, or cancelled. Nothing is left to be done then.
         if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
         if (isMarked) store.deleteRepo(id, repo)
@@ -389,9 +405,9 @@ export class Backfill {
   }
 
   /** Changes what a job has of a repository together with its state, and does not take it until then. */
-  #whenSaved(id: number, did: string, isUnavailable: boolean, change: () => unknown): void {
+  #whenSaved(id: number, did: string, unavailable: ListedRev | undefined, change: () => unknown): void {
     const key = `${id} ${did}`
-    this.#unsaved.set(key, isUnavailable)
+    this.#unsaved.set(key, unavailable)
     this.#options.states.alongside(
       () => void change(),
       () => void this.#unsaved.delete(key),
