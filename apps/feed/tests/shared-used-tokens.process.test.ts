@@ -95,6 +95,30 @@ test('an issuer is full at 512 live tokens, a network at 4096, and all together,
   assert.equal(await spend(store, 'n3', did('newcomer'), noonSeconds + 120), 'spent')
 })
 
+test('networks take turns, and of one only so many wait', async () => {
+  await using store = new SharedUsedTokens(await newDatabase(), () => noonMs, bounds)
+  await store.prepare()
+  const order: string[] = []
+  const use = async (nonce: string, from: string): Promise<TokenVerdict> => {
+    const token = { issuer: did(`of-${nonce}`), nonce, expiresAt: noonSeconds + 60, network: from }
+    const verdict = await store.spend(token)
+    order.push(from)
+    return verdict
+  }
+  const many = Array.from({ length: 110 }, (_, n) => use(`m${n}`, network))
+  const one = use('one', '198.51.100.1')
+  assert.equal(await one, 'spent')
+  const verdicts = await Promise.all(many)
+  const spent = verdicts.filter((verdict) => verdict === 'spent').length
+  assert.deepEqual(
+    [spent, new Set(verdicts)],
+    [104, new Set(['spent', 'full'])],
+    'four are under way at once',
+  )
+  const before = order.filter((from, at) => from === network && at < order.indexOf('198.51.100.1')).length
+  assert.ok(before <= 6 + 8, `${before} came before the one of another network`)
+})
+
 test('a nonce is free again when its token has ended, although nothing has dropped it yet', async () => {
   const clock = { ms: noonMs }
   await using store = new SharedUsedTokens(await newDatabase(), () => clock.ms, bounds)

@@ -5,6 +5,7 @@
  * Always holds: a token is on disk before its request is served; one token is spent at a time, over all replicas; and the
  * clock never goes back behind the end of an entry that any replica has dropped.
  */
+import { FairTurns } from '@tributary/rates'
 import pg from 'pg'
 import {
   isFull,
@@ -18,6 +19,8 @@ import {
 const storeLock = [0x74726962, 0x746f6b6e] as const
 /** Tokens are spent one at a time, so more connections would only wait. */
 const connectionsMax = 4
+/** Tokens of one network that wait for their turn. */
+const waitingMax = 100
 /** Time for a connection, and for each statement with its wait for the lock. */
 const timeoutMs = 5000
 
@@ -75,6 +78,8 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
   readonly #pool: pg.Pool
   readonly #now: () => number
   readonly #bounds: TokenBounds
+  /** Networks take turns, without pauses: a wait for the database is no work of ours. */
+  readonly #turns = new FairTurns({ underWayMax: connectionsMax, sliceMs: Infinity })
   #latestMs = 0
   #hasTables = false
 
@@ -100,8 +105,16 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
     await this.#alone(async () => undefined)
   }
 
-  /** Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. Storage errors are thrown. */
-  spend({ issuer, nonce, expiresAt, network }: TokenUse): Promise<TokenVerdict> {
+  /**
+   * Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. A network of which too many
+   * wait gets `full`. Storage errors are thrown.
+   */
+  async spend(use: TokenUse): Promise<TokenVerdict> {
+    if (this.#turns.sizeOf(use.network) >= waitingMax) return 'full'
+    return this.#turns.run(use.network, () => this.#spend(use))
+  }
+
+  #spend({ issuer, nonce, expiresAt, network }: TokenUse): Promise<TokenVerdict> {
     // As bytes, because text of PostgreSQL does not take every character.
     const key = Buffer.from(nonce)
     return this.#alone(async (client) => {
