@@ -314,6 +314,20 @@ test('rows of one key that are put at once are a fault of those rows, and not of
   await writer.write((batch) => batch.put('cursors', [row]))
 })
 
+test('tables that pages begin with are vacuumed long before a fifth of their rows is removed', async () => {
+  const url = await newDatabase('vacuumed')
+  await using _writer = await openIndexWriter(url)
+  const operator = await connect('vacuumed')
+  const { rows } = await operator.query<{ name: string }>(
+    `select relname as "name" from pg_class where 'autovacuum_vacuum_scale_factor=0.01' = any(reloptions) order by 1`,
+  )
+  await operator.end()
+  assert.deepEqual(
+    rows.map(({ name }) => name),
+    ['awards', 'endorsements', 'entries', 'follows', 'records', 'views'],
+  )
+})
+
 test('a database that a newer index has written is refused', async () => {
   const url = await newDatabase('newer')
   {
