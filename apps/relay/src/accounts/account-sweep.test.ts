@@ -336,3 +336,37 @@ test('the news of one host behind a relay take few of the places for what must b
   await clock.pass(600_000)
   assert.equal(most, 60)
 })
+
+test('many hosts that always have something new to say leave room for the news of another', async () => {
+  const accounts = new AccountTable()
+  const clock = new TestClock()
+  const hosts = 40
+  for (let n = 0; n < hosts * 100; n++)
+    accounts.assign(accounts.take(did(`away${n}`)), 1 + (n % hosts), 'deactivated')
+  const honest = accounts.take(did('honest'))
+  accounts.assign(honest, hosts + 1, 'deactivated')
+  // It is asked when the others have all places.
+  honest.askedAtMs = clock.nowMs() - dayMs + 70_000
+  const waiting = new Set<Did>()
+  let heardAtMs = Infinity
+  const sweep = new AccountSweep({
+    accounts,
+    clock,
+    placeOf: ({ sourceId }) => ({ name: `pds${sourceId}`, perSecond: 1, isShared: false }),
+    hostOf: () => undefined,
+    askHost: async ({ did: of, sourceId }) => {
+      // The others say something else each time, which is news again.
+      if (of !== honest.did && !waiting.delete(of)) waiting.add(of)
+      return { status: of === honest.did || waiting.has(of) ? 'active' : 'suspended', sourceId }
+    },
+    onStatus: (account) => {
+      assert.equal(account.did, honest.did)
+      heardAtMs = Math.min(heardAtMs, clock.nowMs())
+    },
+    onIncomplete: () => assert.fail('no account misses events'),
+  })
+  const startMs = clock.nowMs()
+  clock.every(250, () => sweep.step())
+  await clock.pass(300_000)
+  assert.ok(heardAtMs - startMs < 200_000, `after ${heardAtMs - startMs} ms`)
+})

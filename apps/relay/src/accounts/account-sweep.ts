@@ -1,4 +1,5 @@
 import type { Did } from '@tributary/protocol'
+import { SharedPlaces } from '@tributary/rates'
 import type { Clock } from '../clock.ts'
 import type { Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
@@ -44,7 +45,8 @@ const stepMax = 10_000
 const documentsMax = 200
 /**
  * Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. The turns
- * bound the news of a PDS, or of a host behind a relay, to 60, because its news that are due take its turns first.
+ * bound the news of a PDS, or of a host behind a relay, to 60, because its news that are due take its turns first. When many
+ * hosts have that many, hosts with fewer take places of theirs.
  */
 const askedMax = 32
 const newsMax = 2000
@@ -87,6 +89,8 @@ export class AccountSweep {
   readonly #options: AccountSweepOptions
   /** What is to be asked once more, oldest first. */
   readonly #news = new Map<Did, News>()
+  /** Who has how many of them: a PDS that is read, or a host behind a relay. */
+  readonly #newsPlaces = new SharedPlaces<Did>()
   readonly #asked = new Map<string, Asked>()
   /** Where the next step goes on among all accounts. */
   #next = 0
@@ -159,7 +163,7 @@ export class AccountSweep {
   #confirm(nowMs: number): void {
     for (const [did, { account, known, dueMs }] of this.#news) {
       if (dueMs > nowMs) return
-      if (account.upstreamStatus !== known || !this.#options.placeOf(account)) this.#news.delete(did)
+      if (account.upstreamStatus !== known || !this.#options.placeOf(account)) this.#forgetNews(did)
       else this.#ask(account, nowMs)
     }
   }
@@ -180,14 +184,16 @@ export class AccountSweep {
       return false
     }
     const turns = [turn, ...(ofHost ? [ofHost] : [])]
+    let asked = host ?? place.name
     const mayAsk = (located: string): boolean => {
       if (!place.isShared || located === host) return true
+      asked = located
       const taken = this.#takeOfHost(place, located, this.#options.clock.nowMs())
       if (taken) turns.push(taken)
       return taken !== undefined
     }
     this.#underWay.add(account.did)
-    void this.#hear(account, mayAsk).finally(() => {
+    void this.#hear(account, mayAsk, () => asked).finally(() => {
       for (const taken of turns) taken.underWay--
       this.#underWay.delete(account.did)
     })
@@ -209,23 +215,42 @@ export class AccountSweep {
     return asked
   }
 
-  async #hear(account: Account, mayAsk: (host: string) => boolean): Promise<void> {
+  /** @param whom whose answer it is. */
+  async #hear(account: Account, mayAsk: (host: string) => boolean, whom: () => string): Promise<void> {
     const { clock, askHost, placeOf, onStatus } = this.#options
     const known = account.upstreamStatus
     const saidBefore = this.#news.get(account.did)?.status
     const word = await askHost(account, mayAsk)
     // It comes again in a later round, and its host is known then.
     if (word === 'unasked') return
-    this.#news.delete(account.did)
+    this.#forgetNews(account.did)
     // An event that came meanwhile is newer than the answer.
     const isNews = word && word.status !== known && account.upstreamStatus === known
     const isHeard = isNews && !this.#isClosed && placeOf(account) !== undefined
     const isConfirmed = isHeard && word.status === saidBefore
-    const mustConfirm = isHeard && !isConfirmed && this.#news.size < newsMax
+    const mustConfirm = isHeard && !isConfirmed && this.#makeRoomForNews(whom())
     // What must be confirmed is not noted as asked: an event of the account is a reason to ask before that.
     if (!mustConfirm) account.askedAtMs = clock.nowMs()
-    else
+    else {
       this.#news.set(account.did, { account, known, status: word.status, dueMs: clock.nowMs() + confirmMs })
+      this.#newsPlaces.add(whom(), account.did)
+    }
     if (isConfirmed) onStatus(account, word)
+  }
+
+  /** Makes room for news, if need be from whoever has most of them. @returns whether there is room. */
+  #makeRoomForNews(whom: string): boolean {
+    if (this.#news.size < newsMax) return true
+    const last = this.#newsPlaces.givingWayTo(whom)
+    const news = last && this.#news.get(last)
+    if (!news) return false
+    news.account.askedAtMs = this.#options.clock.nowMs()
+    this.#forgetNews(news.account.did)
+    return true
+  }
+
+  #forgetNews(did: Did): void {
+    this.#news.delete(did)
+    this.#newsPlaces.delete(did)
   }
 }
