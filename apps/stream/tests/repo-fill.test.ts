@@ -7,7 +7,7 @@ import { test, type TestContext } from 'node:test'
 import { createResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { encodeCar, eventually, type ScriptedHost, startPlc, startScriptedHost } from '@tributary/testkit'
-import { HostRequests } from '../src/backfill/host-requests.ts'
+import { HostAwayError, HostRequests } from '../src/backfill/host-requests.ts'
 import { RepoFill, rereadsPerDay } from '../src/backfill/repo-fill.ts'
 import { RepoReader } from '../src/backfill/repo-reader.ts'
 import type { RepoContents } from '../src/ingest/repo-refill.ts'
@@ -229,5 +229,35 @@ test('a large repository that finds no room in the line is left for later, and g
   assert.deepEqual([await makeWhole(undefined), await makeWhole(undefined), asked()], ['later', 'later', 1])
   const asking = t.mock.method(options.requests, 'ask').mock
   assert.deepEqual([await makeWhole(host.host), asked()], ['whole', 2])
-  assert.equal(asking.calls.at(-1)?.arguments[2].bytesPerSecondMin, 128 * 1024)
+  const hurry = asking.calls.at(-1)?.arguments[2].hurry
+  assert.deepEqual([hurry?.bytesPerSecondMin, hurry?.isNeeded()], [128 * 1024, false])
+})
+
+test('a repository that did not come whole in time is read in the line of the large ones the next time', async (t) => {
+  const { host, ingest, watched, database } = await watching(t, [follow])
+  const options = fillOptions(t, host, ingest, { database, watched })
+  const fill = new RepoFill(options)
+  const account = await host.createAccount()
+  account.create('app.attested.large', { text: 'x'.repeat(400_000) }, '0')
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.states.get(account.did)?.rev === account.rev)
+  const turns: string[] = []
+  const makeWhole = async (): Promise<string> => {
+    const largeTurn = (): string => (turns.push('large'), host.host)
+    return (await fill.makeWhole({ did: account.did as Did, mayReplace: true, onWhole: () => {}, largeTurn }))
+      .is // a real DID
+  }
+  const ask = options.requests.ask.bind(options.requests)
+  const asking = t.mock.method(
+    options.requests,
+    'ask',
+    async (...[origin, method, asked]: Parameters<typeof ask>) => {
+      const answer = await ask(origin, method, asked)
+      if (method.startsWith('getRepo?')) throw new HostAwayError('the answer takes more than 60000 ms')
+      return answer
+    },
+  )
+  assert.deepEqual([await makeWhole(), turns], ['later', []])
+  asking.mock.restore()
+  assert.deepEqual([await makeWhole(), turns], ['whole', ['large']])
 })

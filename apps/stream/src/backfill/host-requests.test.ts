@@ -64,6 +64,7 @@ test('a host that asks to be left alone is not asked by anybody until then', asy
 
 test('an answer that comes slower than it must is given up after ten seconds, and others are waited for', async () => {
   let seconds = 0
+  let othersWait = true
   const clock = {
     ...systemClock,
     after: (ms: number, call: () => void) => {
@@ -89,7 +90,9 @@ test('an answer that comes slower than it must is given up after ten seconds, an
     seconds = 0
     const { signal } = new AbortController()
     const requests = new HostRequests({ paceOf: () => 10, allowedPrivateHosts: [], signal, clock, fetch })
-    const bounds = { bytesMax: 1_000_000, timeoutMs: 60_000, bytesPerSecondMin: 1000 }
+    const isNeeded = (): boolean => othersWait
+    const hurry = { isNeeded, secondsMax: 25, bytesPerSecondMin: 1000 }
+    const bounds = { bytesMax: 1_000_000, timeoutMs: 60_000, hurry }
     return (await requests.ask('https://a.test', 'getRepo', bounds)).body.length
   }
   for (const bytesASecond of [0, 990]) {
@@ -99,7 +102,10 @@ test('an answer that comes slower than it must is given up after ten seconds, an
     )
     assert.equal(seconds, 10)
   }
-  assert.equal(await ask(1100), 33_000)
+  await assert.rejects(ask(1100), /not come in 25 s/)
+  assert.equal(seconds, 26)
+  othersWait = false
+  assert.equal(await ask(1), 30)
 })
 
 test('a clock that is set back leaves no host alone for longer than a host may ask for', () => {

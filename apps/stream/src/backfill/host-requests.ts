@@ -38,10 +38,17 @@ export interface HostRequestsOptions extends PrivateHosts {
 export interface AskOptions {
   bytesMax: number
   timeoutMs: number
-  /** Bytes a second below which the answer is given up, once it takes ten seconds. Default: any pace will do. */
-  bytesPerSecondMin?: number
+  /** What must hold of the answer while others wait for it. Default: nothing. */
+  hurry?: Hurry
   /** Takes the body of an answer with status 200, piece by piece: then it is not in the answer. */
   take?: (piece: Buffer) => void
+}
+
+/** An answer is given up when others wait, and it takes longer, or it is slower once it takes ten seconds. */
+export interface Hurry {
+  isNeeded: () => boolean
+  secondsMax: number
+  bytesPerSecondMin: number
 }
 
 interface Line {
@@ -89,7 +96,7 @@ export class HostRequests {
 
   /** Calls a query of a host. @throws HostAwayError, OversizeError */
   async ask(origin: string, method: string, options: AskOptions): Promise<HostAnswer> {
-    const { bytesMax, timeoutMs, bytesPerSecondMin = 0 } = options
+    const { bytesMax, timeoutMs, hurry } = options
     const { allowedPrivateHosts, signal, fetch = safeFetchPieces } = this.#options
     const line = this.#line(origin)
     const quietMs = this.quietMs(origin)
@@ -111,7 +118,7 @@ export class HostRequests {
     }
     let head: SafeHead
     const slow = new AbortController()
-    using watch = bytesPerSecondMin > 0 ? this.#watchPace(bytesPerSecondMin, () => bytes, slow) : undefined
+    using watch = hurry && this.#watchPace(hurry, () => bytes, slow)
     const ends = watch ? AbortSignal.any([signal, slow.signal]) : signal
     try {
       const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts, signal: ends }
@@ -135,13 +142,19 @@ export class HostRequests {
    * Ends an answer that is too slow since it was asked for. Seconds are counted by the timers, because these are late
    * where we are the slow ones.
    */
-  #watchPace(bytesPerSecondMin: number, bytesOf: () => number, ending: AbortController): Disposable {
+  #watchPace(hurry: Hurry, bytesOf: () => number, ending: AbortController): Disposable {
+    const { secondsMax, bytesPerSecondMin } = hurry
     let seconds = 0
+    const faultNow = (): string | undefined => {
+      if (seconds < paceSeconds || !hurry.isNeeded()) return undefined
+      if (bytesOf() < seconds * bytesPerSecondMin) return `fewer than ${bytesPerSecondMin} bytes a second`
+      return seconds > secondsMax ? `not come in ${secondsMax} s` : undefined
+    }
     const look = (): void => {
       seconds++
-      if (seconds < paceSeconds || bytesOf() >= seconds * bytesPerSecondMin)
-        timer = this.#clock.after(1000, look)
-      else ending.abort(new FetchError(`the answer has fewer than ${bytesPerSecondMin} bytes a second`))
+      const fault = faultNow()
+      if (fault === undefined) timer = this.#clock.after(1000, look)
+      else ending.abort(new FetchError(`others wait, and the answer has ${fault}`))
     }
     let timer = this.#clock.after(1000, look)
     return { [Symbol.dispose]: () => timer[Symbol.dispose]() }

@@ -39,11 +39,15 @@ export class LargeTurns {
       } finally {
         const nowMs = this.#clock.nowMs()
         const tookMs = nowMs - sinceMs
-        const othersWait = this.#turns.size > this.#turns.sizeOf(host)
-        if (tookMs > long.ms && othersWait)
+        if (tookMs > long.ms && this.othersWait(host))
           this.#restUntilMs.set(host, nowMs + Math.min(long.restFactor * tookMs, waitMsMax))
       }
     })
+  }
+
+  /** Whether large repositories of other hosts wait. */
+  othersWait(host: string): boolean {
+    return this.#turns.size > this.#turns.sizeOf(host)
   }
 
   #throwIfResting(host: string): void {

@@ -69,11 +69,15 @@ const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
 /** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
 const repoBounds = { bytesMax: 4 * mebibyte, timeoutMs: 60_000 }
+/** A large repository is read alone, because the thread holds all of it. */
+const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 900_000 }
 /**
- * A large repository is read alone, because the thread holds all of it, and all others wait meanwhile. So its host must
- * send a megabit a second, as the connection of a home does. Otherwise one of 4 MiB could be drawn out for two minutes.
+ * All other large ones wait meanwhile. If there are any, its host must send a megabit a second, as the connection of a
+ * home does: otherwise one of 4 MiB could be drawn out for two minutes.
  */
-const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000, bytesPerSecondMin: 128 * 1024 }
+const hurry = { secondsMax: 120, bytesPerSecondMin: 128 * 1024 }
+/** A repository of which so much came in vain is read in the line of the large ones from then on, where it may take longer. */
+const slowBytesMin = 256 * 1024
 /** Large repositories that are remembered as such, so that the next attempt does not begin as for a usual one. */
 const largeMax = 100_000
 /** How long events are waited for that the repository has already, with what was read in memory. */
@@ -148,7 +152,9 @@ export class RepoFill {
       const turn = largeTurn ? largeTurn() : pdsUrl
       if (turn === undefined)
         return { is: 'later', detail: 'other large repositories of its host come first', isPutOff: true }
-      const get = () => this.#get(pdsUrl, identity, leastRev, largeRepoBounds)
+      const isNeeded = (): boolean => this.#largeTurns.othersWait(turn)
+      const bounds = { ...largeRepoBounds, hurry: { ...hurry, isNeeded } }
+      const get = () => this.#get(pdsUrl, identity, leastRev, bounds)
       contents = await this.#largeTurns.run(turn, get)
     }
     if ('is' in contents) return contents
@@ -205,8 +211,9 @@ export class RepoFill {
     const take = (piece: Buffer): void => repo.add(piece)
     const method = `getRepo?did=${encodeURIComponent(identity.did)}`
     const answer = await requests.ask(pdsUrl, method, { ...bounds, take }).catch((error: unknown) => {
-      // What is too large here may be had in the line of the large ones.
-      if (bounds === largeRepoBounds) requests.noteUseless(pdsUrl, repo.bytes)
+      // What is too large or too slow here may be had in the line of the large ones.
+      if (bounds !== repoBounds) requests.noteUseless(pdsUrl, repo.bytes)
+      else if (repo.bytes >= slowBytesMin) this.#large.set(identity.did, true)
       throw error
     })
     if (answer.status === 200) {
