@@ -181,12 +181,16 @@ test('a consumer is listed and disconnected with its cursor, an account is taken
   assert.match(String(reader.frames.at(-1)?.body['message']), /cursor=\d+/)
 })
 
-test('limits that are set to what they are, and a host that is what it shall be, leave no row in the audit', async () => {
+test('limits, bans and hosts that are to be what they are leave no row in the audit', async () => {
   const set = async (newSourcesPerDay: number) =>
     await operate(relay, 'updateSettings', { input: { newSourcesPerDay } })
   const audit = async () => (await operate(relay, 'listAudit')).body['audit']
   await set(7)
+  const ban = async () =>
+    await operate(relay, 'putDomainBan', { input: { domain: 'bad.test', reason: 'spam' } })
+  await ban()
   const rows = await audit()
+  assert.equal((await ban()).status, 200)
   const again = await set(7)
   assert.equal(again.status, 200)
   assert.equal((again.body['limits'] as { newSourcesPerDay: number }).newSourcesPerDay, 7) // as the lexicon says

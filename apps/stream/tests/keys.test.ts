@@ -62,7 +62,7 @@ test('a key is created and shown once, rotated with a while for the change, and 
   )
 })
 
-test('a change of a key that changes nothing is refused, and is not in the audit', async () => {
+test('a change of a key that changes nothing is not in the audit, and one that names nothing is refused', async () => {
   await using stream = await startTestStream({})
   const { status, body } = await operate(stream, 'updateKey', { id: 1, actor: 'ann' })
   assert.equal(status, 400)
@@ -71,6 +71,9 @@ test('a change of a key that changes nothing is refused, and is not in the audit
     message: 'give requestsPerHour, megabytesPerDay or both',
   })
   assert.deepEqual((await operate(stream, 'listAudit')).body['audit'], [])
+  for (let n = 0; n < 2; n++)
+    assert.equal((await operate(stream, 'updateKey', { id: 1, requestsPerHour: 2 })).status, 200)
+  assert.equal(((await operate(stream, 'listAudit')).body['audit'] as object[]).length, 1) // rows are objects
 })
 
 test('a key over its quota is told when to come back, and others are not', async () => {

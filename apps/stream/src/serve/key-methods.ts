@@ -1,4 +1,5 @@
 /** The operator's methods about keys of the archive. A key is in the answer that creates it, and nowhere else. */
+import { isDeepStrictEqual } from 'node:util'
 import { addProcedure, addQuery, datetime, type OperationRequest } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
 import { type ApiKey, defaultQuota, isRevoked, type KeyQuota, type KeyUse } from '../policy/api-keys.ts'
@@ -62,8 +63,9 @@ export function addKeyMethods({ server, operations, keys }: OperatorParts): void
           throw new XrpcError(400, 'InvalidRequest', 'give requestsPerHour, megabytesPerDay or both')
         const before = { requestsPerHour, megabytesPerDay }
         const after = { ...before, ...change }
-        keys.setQuota(id, after)
-        return { subject: `key ${id}`, before, after, output: { id }, effect }
+        const isChanged = !isDeepStrictEqual(before, after)
+        if (isChanged) keys.setQuota(id, after)
+        return { subject: `key ${id}`, before, after, output: { id }, isChanged, effect }
       }),
   )
   addProcedure<{ id: number }>(

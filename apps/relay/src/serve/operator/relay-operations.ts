@@ -67,8 +67,9 @@ function addBanOperations({ server, policy, operations, sources, recovery }: Ope
         const domain = normalizedDomain(input.domain)
         const before = reasonOfBan(policy, domain)
         const reason = input.reason ?? before?.reason ?? ''
-        policy.putDomainBan(domain, reason)
-        return { subject: domain, before, after: { reason }, output: { domain }, effect }
+        const isChanged = before?.reason !== reason
+        if (isChanged) policy.putDomainBan(domain, reason)
+        return { subject: domain, before, after: { reason }, output: { domain }, isChanged, effect }
       }),
   )
   addProcedure<{ domain: string }>(
