@@ -22,6 +22,7 @@ const steps = {
   '0014-text-last': putTextLast,
   '0015-deleted-authors': checkDeleted,
   '0016-early-vacuum': vacuumEarly,
+  '0017-remakes': createRemakes,
 }
 
 /** What the two databases spell differently. */
@@ -401,4 +402,20 @@ async function vacuumEarly(db: Kysely<unknown>, { isVacuumed }: Form): Promise<v
   for (const table of ['entries', 'follows', 'endorsements', 'awards', 'records', 'views'])
     await sql`alter table ${sql.table(table)} set
       (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000)`.execute(db)
+}
+
+async function createRemakes(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
+  await db.schema
+    .createTable('remakes')
+    .addColumn('did', text, (c) => c.primaryKey().notNull())
+    .addColumn('seq', 'bigint', (c) => c.notNull())
+    .addColumn('place', 'bigint', (c) => c.notNull())
+    .addColumn('version', 'bigint', (c) => c.notNull())
+    .addColumn('accountVersion', 'bigint', (c) => c.notNull())
+    .addColumn('isDefiner', 'bigint', (c) => c.notNull())
+    .addColumn('isLister', 'bigint', (c) => c.notNull())
+    .addColumn('contents', text, (c) => c.notNull())
+    .addColumn('failures', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
 }

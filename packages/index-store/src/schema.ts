@@ -179,6 +179,26 @@ export interface PoliciesTable {
   value: string
 }
 
+/** Authors of whom so many rows are to be made again that it is done beside the events. */
+export interface RemakesTable {
+  did: Did
+  /** The newest event that caused it. */
+  seq: bigint
+  /** The smallest has waited longest. */
+  place: bigint
+  /** Grows whenever something is added. */
+  version: bigint
+  /** The version in which all rows of the account were added; 0 when they were not. */
+  accountVersion: bigint
+  /** All that rests on its badges (1). */
+  isDefiner: bigint
+  /** All its collections (1). */
+  isLister: bigint
+  /** Contents of its records of which what rests on them is to be settled, as JSON. */
+  contents: string
+  failures: bigint
+}
+
 export interface IndexDatabase {
   records: RecordsTable
   /** View: the records whose account is not hidden. */
@@ -199,4 +219,5 @@ export interface IndexDatabase {
   superseded: SupersededTable
   handleRequests: HandleRequestsTable
   policies: PoliciesTable
+  remakes: RemakesTable
 }

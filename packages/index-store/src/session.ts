@@ -29,6 +29,8 @@ export interface WriteSession extends Session {
   readonly savepoint: <T>(work: () => Promise<T>) => Promise<T>
   /** True when others should have their turn of the event loop. */
   readonly isTurnOver: () => boolean
+  /** Notes work that takes as long as so many rows, and is about none. */
+  readonly weigh?: (rows: number) => void
   /** Gives others their turn. */
   readonly turn: () => Promise<void>
 }

@@ -94,6 +94,20 @@ export const tables: { readonly [T in TableName]: TableShape<RowOf<T>> } = {
     columns: { did: 'text', seq: 'bigint', attempts: 'bigint', dueAt: 'bigint' },
   },
   policies: { key: ['name'], columns: { name: 'text', value: 'text' } },
+  remakes: {
+    key: ['did'],
+    columns: {
+      did: 'text',
+      seq: 'bigint',
+      place: 'bigint',
+      version: 'bigint',
+      accountVersion: 'bigint',
+      isDefiner: 'bigint',
+      isLister: 'bigint',
+      contents: 'text',
+      failures: 'bigint',
+    },
+  },
 }
 
 export function columnsOf(table: TableName): [name: string, type: ColumnType][] {

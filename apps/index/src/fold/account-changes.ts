@@ -1,7 +1,7 @@
 /** Changes of all rows of an account, in steps: they may be more than memory holds. */
 import type { Batch, RecordRow, StoredRow } from '@tributary/index-store'
 import type { AccountChange } from './apply-event.ts'
-import type { Cuts } from './cuts.ts'
+import type { CutPoints } from './cuts.ts'
 import { type FeedPolicy, readsContent, show, type StoredRecord } from './feed-rows.ts'
 import { IndexRows } from './index-rows.ts'
 import type { RecordValue } from './record-facts.ts'
@@ -16,7 +16,7 @@ export async function changeAccount(
   rows: IndexRows,
   account: AccountChange,
   policy: FeedPolicy,
-  cuts?: Cuts,
+  cuts?: CutPoints,
 ): Promise<void> {
   const { did } = account
   const { accounts } = batch
@@ -25,6 +25,8 @@ export async function changeAccount(
   }
   if (cuts) cuts.change = account
   const isRemoved = account.change === 'supersede' || account.change === 'purge'
+  // Whoever is hidden is shown no longer than it takes. What comes back is made again in its place.
+  if (account.change !== 'show') await all(accounts.removeShown(did))
   if (account.change === 'supersede') await all(accounts.keepPlaces(did, account.at))
   if (account.change === 'purge') await all(accounts.forgetPlaces(did))
   for await (const awards of isRemoved ? accounts.removeAnswers(did) : accounts.answeredAwards(did)) {
@@ -34,11 +36,10 @@ export async function changeAccount(
   }
   if (isRemoved) await all(accounts.removeRecords(did))
   rows.affected.byDefiner(did)
-  await all(accounts.removeShown(did))
   if (account.change === 'show') {
     for await (const page of accounts.records(did)) {
-      await showAll(batch, page, policy)
       for (const record of page) rows.affected.bySelf(record)
+      await all(showAll(batch, page, policy))
       await settleWhenMuch(batch, rows, cuts)
       await cuts?.cut()
     }
@@ -46,14 +47,17 @@ export async function changeAccount(
   if (cuts) cuts.change = undefined
 }
 
-/** Makes the rows that follow from visible records. Their text is read only where it says something. */
-async function showAll(batch: Batch, page: readonly RecordRow[], policy: FeedPolicy): Promise<void> {
+/** Makes the rows that follow from visible records, in steps. Their text is read only where it says something. */
+async function* showAll(batch: Batch, page: readonly RecordRow[], policy: FeedPolicy): AsyncGenerator<void> {
   const rows = new IndexRows()
   const isRead = ({ collection }: RecordRow): boolean => readsContent(collection, policy)
   for (const record of page) if (!isRead(record)) show(rows, record, {}, policy)
-  for await (const some of batch.accounts.recordsAt(page.filter(isRead).map(({ uri }) => uri)))
-    for (const { value, ...record } of some.map(readStored)) show(rows, record, value, policy)
   await rows.flush(batch)
+  for await (const some of batch.accounts.recordsAt(page.filter(isRead).map(({ uri }) => uri))) {
+    for (const { value, ...record } of some.map(readStored)) show(rows, record, value, policy)
+    await rows.flush(batch)
+    yield
+  }
 }
 
 /** A stored record with its value. */

@@ -16,6 +16,8 @@ export interface Noted {
   readonly listed: readonly Content[]
   readonly badges: readonly Content[]
   readonly definers: readonly Did[]
+  /** Not there in notes of earlier versions. */
+  readonly listers?: readonly Did[]
 }
 
 /** Contents of records, each once: an author may change a record to and fro as often as a batch has events. */
@@ -48,9 +50,19 @@ export class Affected {
   readonly #badges = new Contents()
   /** Accounts whose definitions all appeared or vanished. */
   readonly #definers = new Set<Did>()
+  /** Accounts whose collections are all to be settled. */
+  readonly #listers = new Set<Did>()
 
   get #all(): readonly (Contents | Set<string>)[] {
-    return [this.activities, this.#collections, this.#awards, this.#listed, this.#badges, this.#definers]
+    return [
+      this.activities,
+      this.#collections,
+      this.#awards,
+      this.#listed,
+      this.#badges,
+      this.#definers,
+      this.#listers,
+    ]
   }
 
   /** How much is noted. */
@@ -66,15 +78,46 @@ export class Affected {
       listed: this.#listed.all,
       badges: this.#badges.all,
       definers: [...this.#definers],
+      listers: [...this.#listers],
     }
   }
 
+  /** The records that are noted themselves. What rests on others is not among it. */
+  get own(): Affected {
+    const own = new Affected()
+    own.add({ ...this.noted, listed: [], badges: [], definers: [], listers: [] })
+    return own
+  }
+
+  /** What rests on records of others, and on activities that are listed: however much that is. */
+  get resting(): Affected {
+    const resting = new Affected()
+    resting.add({ ...this.noted, activities: [], collections: [], awards: [] })
+    return resting
+  }
+
+  /** What rests on others, by the author of what it rests on. */
+  byAuthor(): Map<Did, Affected> {
+    const found = new Map<Did, Affected>()
+    const of = (did: Did): Affected => {
+      const known = found.get(did) ?? new Affected()
+      found.set(did, known)
+      return known
+    }
+    for (const content of this.#listed.all) of(authorOf(content)).#listed.add(content)
+    for (const content of this.#badges.all) of(authorOf(content)).#badges.add(content)
+    for (const did of this.#definers) of(did).#definers.add(did)
+    for (const did of this.#listers) of(did).#listers.add(did)
+    return found
+  }
+
   /** Notes what was noted elsewhere. */
-  add({ activities, collections, awards, listed, badges, definers }: Noted): void {
+  add({ activities, collections, awards, listed, badges, definers, listers = [] }: Noted): void {
     for (const uri of activities) this.activities.add(uri)
     for (const uri of collections) this.#collections.add(uri)
     for (const uri of awards) this.#awards.add(uri)
     for (const did of definers) this.#definers.add(did)
+    for (const did of listers) this.#listers.add(did)
     for (const content of listed) this.#listed.add(content)
     for (const content of badges) this.#badges.add(content)
   }
@@ -120,6 +163,7 @@ export class Affected {
   async *collections(batch: Batch): AsyncGenerator<string[]> {
     yield [...this.#collections]
     yield* batch.classes.collectionsListing(this.#listed.all)
+    for (const did of this.#listers) yield* batch.classes.collectionsOf(did)
   }
 
   /** The awards to settle, in pages. Some may come twice. */
@@ -128,4 +172,8 @@ export class Affected {
     yield* batch.classes.awardsOfBadges(this.#badges.all)
     for (const did of this.#definers) yield* batch.classes.awardsOfBadgesOf(did)
   }
+}
+
+function authorOf({ uri }: Content): Did {
+  return uri.split('/')[2] as Did // the address of a stored record, at://<did>/…
 }

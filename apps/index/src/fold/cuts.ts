@@ -8,6 +8,7 @@ import type { Batch } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Affected, Noted } from './affected.ts'
 import type { AccountChange } from './apply-event.ts'
+import { Beside } from './beside.ts'
 
 /** The note, in the table of policies. */
 const noteName = 'unfinished'
@@ -29,22 +30,35 @@ export interface Unfinished {
   readonly affected: Noted
 }
 
+/** Where work that touches many rows may be interrupted. All that has changed in memory must have been written by then. */
+export interface CutPoints {
+  /** The change that is being made; undefined outside of one. */
+  change: AccountChange | undefined
+  /** Collection records whose items are being replaced. */
+  readonly listings: Set<string>
+  /** Where work is noted that is about many rows. Undefined: it is done where its event stands. */
+  readonly beside?: Beside | undefined
+  /** @returns true if records may have changed meanwhile. */
+  cut(): Promise<boolean>
+}
+
 export interface CutOptions {
   readonly affected: Affected
+  /** Rows that may be made again where events stand, and who is told when more are noted. Default: any number. */
+  readonly beside?: { readonly rowsMax: number; readonly onPut: () => void }
   /** Rows that statements are about before a transaction is cut. */
   readonly rowsMax: number
   /** Moves the cursor after the event whose work is being done. */
   readonly advance?: (cause: Cause) => Promise<void>
 }
 
-export class Cuts {
+export class Cuts implements CutPoints {
   cause: Cause
-  /** The change that is being made; undefined outside of one. */
   change: AccountChange | undefined
   /** Changes that are to be made after that, by account. */
   readonly waiting = new Map<Did, AccountChange>()
-  /** Collection records whose items are being replaced. */
   readonly listings = new Set<string>()
+  readonly beside: Beside | undefined
   readonly #batch: Batch
   readonly #options: CutOptions
   #rowsBefore: number
@@ -55,13 +69,15 @@ export class Cuts {
     this.#batch = batch
     this.#options = options
     this.#rowsBefore = batch.rows
+    const { beside } = options
+    if (beside) this.beside = new Beside(batch, beside.rowsMax, beside.onPut, () => this.cause.seq)
   }
 
-  /** Ends the transaction if it is large. All that has changed in memory must have been written. */
-  async cut(): Promise<void> {
+  /** Ends the transaction if it is large. Records change by the fold alone, which this work is a part of. */
+  async cut(): Promise<boolean> {
     const { affected, rowsMax, advance } = this.#options
     const { cause, change } = this
-    if (this.#batch.rows - this.#rowsBefore < rowsMax) return
+    if (this.#batch.rows - this.#rowsBefore < rowsMax) return false
     await advance?.(cause)
     const waiting = [...this.waiting.values()]
     const listings = [...this.listings]
@@ -70,6 +86,7 @@ export class Cuts {
     await this.#batch.split()
     this.#isNoted = true
     this.#rowsBefore = this.#batch.rows
+    return false
   }
 
   /** Nothing is left to do. */

@@ -4,6 +4,8 @@ import { type Issuers, readIssuers, type RecordValue } from './record-facts.ts'
 
 /** Issuers of definitions that are kept: 50 MB, and 100 MB when all have the longest DIDs. Beyond that, definitions are read again. */
 const issuersKeptMax = 300_000
+/** Characters of definitions after which no more are read at once: some 30 ms of work. */
+const charsAtOnce = 500_000
 
 /** For as long as no record changes: it keeps what definitions say, because one definition may have many awards. */
 export class Endorsements {
@@ -15,8 +17,11 @@ export class Endorsements {
     this.#batch = batch
   }
 
-  /** The valid ones of these awards. */
-  async among(awards: readonly AwardState[]): Promise<AwardState[]> {
+  /**
+   * The valid ones of these awards, and the addresses of those that were not looked at: definitions may have a megabyte
+   * each, and of the unknown ones only the first are read.
+   */
+  async among(awards: readonly AwardState[]): Promise<{ valid: AwardState[]; left: Set<string> }> {
     const byBadge = Map.groupBy(
       awards.filter(({ isRejected }) => !isRejected),
       ({ badgeUri, badgeCid }) => badgeKey(badgeUri, badgeCid),
@@ -29,16 +34,22 @@ export class Endorsements {
       else
         for (const { badgeUri, badgeCid } of named.slice(0, 1)) wanted.push({ uri: badgeUri, cid: badgeCid })
     }
-    for await (const definitions of this.#batch.classes.definitions(wanted)) {
-      for (const { uri, cid, json } of definitions) {
+    const unread = new Set(wanted.map(({ uri, cid }) => badgeKey(uri, cid)))
+    let chars = 0
+    for await (const { asked, rows } of this.#batch.classes.definitions(wanted)) {
+      for (const { uri, cid } of asked) unread.delete(badgeKey(uri, cid))
+      for (const { uri, cid, json } of rows) {
+        chars += json.length
         const issuers = readIssuers(JSON.parse(json) as RecordValue) // stored from an object
         const badge = badgeKey(uri, cid)
         this.#keep(badge, issuers)
         valid.push(...givenBy(issuers, byBadge.get(badge) ?? []))
         if (this.#batch.isTurnOver()) await this.#batch.turn()
       }
+      if (chars > charsAtOnce) break
     }
-    return valid
+    const left = [...unread].flatMap((badge) => byBadge.get(badge) ?? []).map(({ uri }) => uri)
+    return { valid, left: new Set(left) }
   }
 
   #keep(badge: string, issuers: Issuers): void {

@@ -164,6 +164,7 @@ const everyTable = [
   'responses',
   'superseded',
   'handleRequests',
+  'remakes',
 ] as const
 
 async function dump(writer: IndexWriter): Promise<Record<string, string[]>> {
@@ -257,6 +258,35 @@ test('batches, repeats, failures half way, restarts and how much is done at once
       }
       await using pieces = await folded(events, inPieces, atOnce)
       assert.deepEqual(await dump(pieces), await dump(once))
+    }),
+    { numRuns: runs },
+  )
+})
+
+test('what is done beside the events, while others are folded, ends in the same rows', async () => {
+  const step = fc.record({ count: fc.integer({ min: 1, max: 30 }), works: fc.boolean() })
+  const beside = fc.integer({ min: 0, max: 8 })
+  const never = new AbortController().signal
+  await fc.assert(
+    fc.asyncProperty(history, fc.array(step), bounds, beside, async (events, steps, atOnce, besideRows) => {
+      await using once = await folded(events)
+      await using connection = await openTestIndex()
+      const start = (): Fold =>
+        new Fold(connection, { updateContentTypes: [] }, views, { ...atOnce, besideRows })
+      const fold = start()
+      const underWay: Promise<number>[] = []
+      let done = 0
+      for (const { count, works } of steps) {
+        if (works) underWay.push(fold.workBeside(never))
+        const batch = events.slice(done, (done += count))
+        const last = batch.at(-1)
+        if (last) await fold.apply(source, batch, last.seq)
+      }
+      await fold.apply(source, events, events.at(-1)?.seq ?? 0)
+      await Promise.all(underWay)
+      const next = start()
+      while (await next.workBeside(never));
+      assert.deepEqual(await dump(connection), await dump(once))
     }),
     { numRuns: runs },
   )

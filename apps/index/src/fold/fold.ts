@@ -21,7 +21,8 @@ import type { FeedPolicy } from './feed-rows.ts'
 import { eventsRemembered, type FoldedEvent, FollowedStream, newestOf } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
 import { relist } from './relist.ts'
-import { settle, settleWhenMuch, writeChanges } from './settle.ts'
+import { settle, settleAll, settleWhenMuch, writeChanges } from './settle.ts'
+import { workBeside } from './work-beside.ts'
 
 /** How much the fold does at once. */
 interface FoldBounds {
@@ -29,6 +30,11 @@ interface FoldBounds {
   readonly transactionRows: number
   /** So much may be noted before it is settled. */
   readonly noted: number
+  /**
+   * Rows that an author may have made again where its event stands. Work about more is noted, and `workBeside` does it
+   * this much at a time. Undefined: all is done where its event stands.
+   */
+  readonly besideRows?: number
 }
 
 /** Events whose rows are loaded, changed and written together. More gain little, and their records are in memory. */
@@ -86,11 +92,18 @@ export class Fold {
   readonly #making: Making
   readonly #earlier: EarlierPlaces | undefined
   readonly #bounds: FoldBounds
-  #last: Promise<unknown> = Promise.resolve()
+  #last: Promise<void> = Promise.resolve()
   /** An earlier transaction may have left something to do. */
   #mayBeUnfinished = true
   /** Events of which the rest failed, until they are told. */
   #failed: FoldFailure[] = []
+  /** There may be work to be done beside the events. */
+  #mayHaveBeside = true
+  #isBesideUnderWay = false
+  /** What failed before the start has got another try. */
+  #hasRetried = false
+  /** The account that such work is being done for, until it changes. */
+  #besideOf: Did | undefined
 
   /** @param earlier what is known of records from an index that this one is to take the place of */
   constructor(
@@ -130,10 +143,61 @@ export class Fold {
   }
 
   /** What one call is at is not interrupted by another one, although its transactions are. */
-  #alone<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work)
-    this.#last = done.catch(() => undefined) // the caller has it
-    return done
+  async #alone<T>(work: () => Promise<T>): Promise<T> {
+    const leave = await this.#enter()
+    try {
+      return await work()
+    } finally {
+      leave()
+    }
+  }
+
+  /** Waits for the turn of a call. The result ends it. */
+  async #enter(): Promise<() => void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const before = this.#last
+    this.#last = promise
+    await before
+    return resolve
+  }
+
+  /**
+   * Does the work of one author that is noted to be done beside the events, while other calls have their turns.
+   * @param signal leaves it for later.
+   * @returns how many authors had such work; 0 also while another call does some.
+   */
+  async workBeside(signal: AbortSignal): Promise<number> {
+    const { besideRows } = this.#bounds
+    if (!this.#mayHaveBeside || this.#isBesideUnderWay || besideRows === undefined || signal.aborted) return 0
+    this.#isBesideUnderWay = true
+    let leave = await this.#enter()
+    try {
+      await this.#finish()
+      if (!this.#hasRetried) await this.#writer.write((batch) => batch.queues.retryRemakes())
+      this.#hasRetried = true
+      this.#mayHaveBeside = false
+      const { policy } = this.#making
+      const authors = await workBeside({
+        writer: this.#writer,
+        policy,
+        rowsMax: besideRows,
+        noted: this.#bounds.noted,
+        giveWay: async () => {
+          leave()
+          leave = await this.#enter()
+        },
+        onBegun: (did) => (this.#besideOf = did),
+        isOutdated: () => this.#besideOf === undefined,
+        signal,
+        onFailed: ({ seq, did }, error) => void this.#failed.push({ seq: Number(seq), did, error }),
+      })
+      if (authors > 0) this.#mayHaveBeside = true
+      return authors
+    } finally {
+      this.#besideOf = undefined
+      this.#isBesideUnderWay = false
+      leave()
+    }
   }
 
   async #finish(): Promise<void> {
@@ -157,16 +221,19 @@ export class Fold {
     for (const each of waiting) cuts.waiting.set(each.did, each)
     cuts.change = change
     await relist(batch, rows, listings, cuts)
-    if (change) await changeAccount(batch, rows, change, this.#making.policy, cuts)
+    if (change) await this.#change(batch, rows, change, cuts)
     await this.#changeWaiting(batch, rows, cuts.waiting, cuts)
     await settle(batch, rows.affected, cuts)
     await noteFinished(batch)
   }
 
   #cuts(batch: Batch, cause: Cause, { affected }: IndexRows, advance?: Applying['advance']): Cuts {
+    const { transactionRows, besideRows } = this.#bounds
+    const onPut = (): void => void (this.#mayHaveBeside = true)
     return new Cuts(batch, cause, {
       affected,
-      rowsMax: this.#bounds.transactionRows,
+      rowsMax: transactionRows,
+      ...(besideRows !== undefined && { beside: { rowsMax: besideRows, onPut } }),
       ...(advance && { advance }),
     })
   }
@@ -290,7 +357,7 @@ export class Fold {
         waiting.delete(event.did)
         if (cuts) cuts.change = applied
         await writeChanges(batch, rows, cuts)
-        await changeAccount(batch, rows, applied, this.#making.policy, cuts)
+        await this.#change(batch, rows, applied, cuts)
         await rows.reload(batch, applied.did, events.slice(at + 1))
       }
       if (rows.isFull) await writeChanges(batch, rows, cuts)
@@ -315,8 +382,25 @@ export class Fold {
   ): Promise<void> {
     for (const [did, change] of waiting) {
       waiting.delete(did)
-      await changeAccount(batch, rows, change, this.#making.policy, cuts)
+      await this.#change(batch, rows, change, cuts)
     }
+  }
+
+  /** Changes all rows of an account. Where these are many, and follow from the records alone, it is noted to be done. */
+  async #change(batch: Batch, rows: IndexRows, change: AccountChange, cuts?: Cuts): Promise<void> {
+    const { did } = change
+    const { policy } = this.#making
+    if (did === this.#besideOf) this.#besideOf = undefined
+    const beside = isPassing(change) ? cuts?.beside : undefined
+    if (cuts === undefined || beside === undefined) return changeAccount(batch, rows, change, policy, cuts)
+    const isDone = await beside.isDone(async (within) => {
+      const own = new IndexRows(undefined, this.#bounds.noted)
+      await changeAccount(batch, own, change, policy, within)
+      await settleAll(batch, own.affected, within)
+    })
+    if (!isDone) await beside.put(did, { isAccount: true })
+    cuts.change = undefined
+    await cuts.cut()
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
@@ -347,7 +431,7 @@ export class Fold {
     const rows = new IndexRows(undefined, this.#bounds.noted)
     const cuts = this.#cuts(batch, { seq: Number(statusSeq), did }, rows)
     const change = state.hidden === 1n ? 'hide' : 'show'
-    await changeAccount(batch, rows, { change, did }, this.#making.policy, cuts)
+    await this.#change(batch, rows, { change, did }, cuts)
     await settle(batch, rows.affected, cuts)
     await cuts.end()
     return true

@@ -1,7 +1,7 @@
 /** Classifies again what rests on more than one record, and writes the rows that a feed reads of it. */
 import type { AwardState, Batch, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
-import type { Cuts } from './cuts.ts'
+import type { CutPoints } from './cuts.ts'
 import { Endorsements } from './endorsements.ts'
 import type { IndexRows, Listing } from './index-rows.ts'
 
@@ -11,14 +11,14 @@ type Entry = RowOf<'entries'>
 const collectionsPerStep = 200
 
 /** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
-export async function settleWhenMuch(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
+export async function settleWhenMuch(batch: Batch, rows: IndexRows, cuts?: CutPoints): Promise<void> {
   if (!rows.isMuchNoted) return
   await writeChanges(batch, rows, cuts)
   await settleNoted(batch, rows, cuts)
 }
 
 /** Writes what has changed. Items of collections are replaced some at a time, because thousands of records may have thousands each. */
-export async function writeChanges(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
+export async function writeChanges(batch: Batch, rows: IndexRows, cuts?: CutPoints): Promise<void> {
   await rows.flush(batch)
   const changed = [...rows.takeChangedItems()]
   for (const [uri] of changed) cuts?.listings.add(uri)
@@ -30,7 +30,7 @@ async function replaceItems(
   batch: Batch,
   rows: IndexRows,
   changed: readonly (readonly [collectionUri: string, listing: Listing])[],
-  cuts?: Cuts,
+  cuts?: CutPoints,
 ): Promise<void> {
   for await (const activities of batch.removeItems(changed.map(([uri]) => uri))) {
     for (const uri of activities) rows.affected.activities.add(uri)
@@ -54,13 +54,33 @@ async function replaceItems(
   }
 }
 
-async function settleNoted(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
+async function settleNoted(batch: Batch, rows: IndexRows, cuts?: CutPoints): Promise<void> {
   await settle(batch, rows.affected, cuts)
   rows.affected.clear()
 }
 
-/** Settling again what has not changed changes nothing. */
-export async function settle(batch: Batch, affected: Affected, cuts?: Cuts): Promise<void> {
+/**
+ * Settling again what has not changed changes nothing. Where `cuts` have a bound for it, what rests on the records of one
+ * author and is much is noted, to be done beside the events.
+ */
+export async function settle(batch: Batch, affected: Affected, cuts?: CutPoints): Promise<void> {
+  const beside = cuts?.beside
+  if (cuts === undefined || beside === undefined) return settleAll(batch, affected, cuts)
+  await settleAll(batch, affected.own, cuts)
+  const { resting } = affected
+  const isDone = (some: Affected): Promise<boolean> =>
+    beside.isDone((within) => settleAll(batch, some, within))
+  if (resting.size === 0 || (await isDone(resting))) return
+  const byAuthor = resting.byAuthor()
+  for (const [did, some] of byAuthor) {
+    const isSettled = byAuthor.size > 1 && (await isDone(some))
+    if (!isSettled) await beside.put(did, { affected: some })
+    await cuts.cut()
+  }
+}
+
+/** The same, whatever it is about. */
+export async function settleAll(batch: Batch, affected: Affected, cuts?: CutPoints): Promise<void> {
   for await (const { asked, rows } of batch.classes.activities([...affected.activities])) {
     const shown = rows.filter(({ isPaired }) => !isPaired)
     await replaceEntries(
@@ -82,11 +102,18 @@ export async function settle(batch: Batch, affected: Affected, cuts?: Cuts): Pro
       await cuts?.cut()
     }
   }
-  const endorsements = new Endorsements(batch)
+  let endorsements = new Endorsements(batch)
   for await (const page of affected.awards(batch)) {
-    for await (const { asked, rows } of batch.classes.awards(page)) {
-      await settleAwards(batch, asked, await endorsements.among(rows))
-      await cuts?.cut()
+    for (let wanted = page; wanted.length > 0;) {
+      const allLeft: string[] = []
+      for await (const { asked, rows } of batch.classes.awards(wanted)) {
+        const { valid, left } = await endorsements.among(rows)
+        const settled = asked.filter((uri) => !left.has(uri))
+        await settleAwards(batch, settled, valid)
+        allLeft.push(...left)
+        if (await cuts?.cut()) endorsements = new Endorsements(batch)
+      }
+      wanted = allLeft
     }
   }
 }

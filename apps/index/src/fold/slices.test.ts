@@ -258,9 +258,41 @@ test('a definition is read once, however many awards of it are settled', async (
     const uris = (await batch.loadAll('awards')).map(({ uri }) => uri)
     let [pages, valid] = [0, 0]
     for await (const { rows } of classes.awards(uris)) {
-      valid += (await endorsements.among(rows)).length
+      valid += (await endorsements.among(rows)).valid.length
       pages++
     }
     assert.deepEqual([pages > 1, valid, read], [true, 300, [badge]])
+  })
+})
+
+test('of long definitions a few are read at a time, and every award is settled all the same', async () => {
+  await using world = await Scenario.start()
+  const subject = { $type: 'app.attested.defs#did', did: did('A') }
+  const allowedIssuers = [did('E'), 'x'.repeat(300_000)]
+  const events: StreamEvent[] = []
+  for (let n = 0; n < 7; n++) {
+    const badge = putEvent(world.nextSeq(), world.now, 'B', definition, `d${n}`, {
+      badgeType: 'endorsement',
+      allowedIssuers,
+    })
+    events.push(badge.event)
+    for (const name of ['E', 'F'])
+      events.push(putEvent(world.nextSeq(), world.now, name, award, `a${n}`, { badge, subject }).event)
+  }
+  const missing = { uri: `at://${did('B')}/${definition}/missing`, cid: 'bafy' }
+  events.push(putEvent(world.nextSeq(), world.now, 'E', award, 'missing', { badge: missing, subject }).event)
+  await world.fold.apply(source, events, world.nextSeq())
+  assert.equal((await world.rows('endorsements')).length, 7)
+  await world.connection.write(async (batch) => {
+    const uris = (await batch.loadAll('awards')).map(({ uri }) => uri)
+    const endorsements = new Endorsements(batch)
+    const lefts: number[] = []
+    for (let wanted = uris; wanted.length > 0;)
+      for await (const { rows } of batch.classes.awards(wanted)) {
+        const { left } = await endorsements.among(rows)
+        wanted = [...left]
+        lefts.push(left.size)
+      }
+    assert.deepEqual(lefts, [10, 6, 2, 0])
   })
 })

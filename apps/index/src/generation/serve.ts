@@ -15,12 +15,16 @@ import { HandleLookups } from '../handles/handle-lookups.ts'
 import { HandleRequests } from '../handles/handle-requests.ts'
 import { consumeLabels } from '../labels/label-consumer.ts'
 import { LabelStore } from '../labels/label-store.ts'
+import { pause } from '../pause.ts'
 import type { IndexMetrics } from '../serve/index-metrics.ts'
 import type { IndexSettings } from '../settings.ts'
 import { sweepAccounts } from '../sweep/account-sweep.ts'
 
 /** Identities that are kept: 16 MB. Each account is looked up once a day, so that more would seldom be used again. */
 const identitiesMax = 20_000
+
+/** Between looks at whether an author has work that is done beside the events. */
+const besideLookMs = 100
 
 /** What is known of the network, whichever generation is served. */
 interface Watchers {
@@ -87,6 +91,7 @@ export async function serveGeneration(
     onPreparing(false)
   }
   await Promise.all([
+    workBeside(fold, metrics.madeAgain, signal),
     consumeStream({
       client,
       source: sourceOf(streamUrl),
@@ -136,4 +141,17 @@ export async function serveGeneration(
       ),
     ),
   ])
+}
+
+/** Does what is noted to be done beside the events. @param onAuthors told of how many authors there is such work. */
+export async function workBeside(
+  fold: Fold,
+  onAuthors: (count: number) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    const authors = await fold.workBeside(signal)
+    onAuthors(authors)
+    if (authors === 0) await pause(besideLookMs, signal)
+  }
 }

@@ -17,6 +17,8 @@ export interface IndexMetrics {
   readonly lostNamesDoubted: (isDoubted: boolean) => void
   readonly newStreamHeldBack: (isHeldBack: boolean) => void
   readonly generationLeft: (isLeft: boolean) => void
+  /** Takes how many authors have rows that are to be made again. */
+  readonly madeAgain: (authors: number) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
   /** Gives a function that takes whether labels of one labeler are missing. */
@@ -84,6 +86,10 @@ export function createIndexMetrics(sources: {
     name: 'index_generation_left',
     help: '1 while a generation that nobody needs cannot be removed, and takes room',
   })
+  const authors = metrics.gauge({
+    name: 'index_authors_made_again',
+    help: 'Authors of whom so many rows are made again that it is done beside the events',
+  })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
   const missing = metrics.gauge({
     name: 'index_labelers_with_missing_labels',
@@ -143,6 +149,7 @@ export function createIndexMetrics(sources: {
     lostNamesDoubted: (isDoubted) => lostNames.set(isDoubted ? 1 : 0),
     newStreamHeldBack: (isHeldBack) => heldBack.set(isHeldBack ? 1 : 0),
     generationLeft: (isLeft) => left.set(isLeft ? 1 : 0),
+    madeAgain: (count) => authors.set(count),
     labelerConnection: () => counted((change) => labelers.inc(change)),
     labelsMissing: () => counted((change) => missing.inc(change)),
   }

@@ -18,6 +18,7 @@ import { consumeStream, type StreamProgress } from '../../src/consume/stream-con
 import { Fold } from '../../src/fold/fold.ts'
 import { sourceOf } from '../../src/fold/followed-stream.ts'
 import { NewStream } from '../../src/generation/new-stream.ts'
+import { workBeside } from '../../src/generation/serve.ts'
 import { type Next, rebuildWhenAsked } from '../../src/generation/rebuild.ts'
 import { Removal } from '../../src/generation/removal.ts'
 import { GoneAnswers } from '../../src/gone-answers.ts'
@@ -37,6 +38,7 @@ export interface World {
   network: Network
   storage: Storage
   checkEveryMs: number
+  besideRows: number
 }
 
 /** Told of all that a process does. */
@@ -174,7 +176,7 @@ export class IndexProcess implements KeptProcess {
     while (!until.aborted && this.#served) {
       const { number, writer } = this.#served
       const replaced = new AbortController()
-      const fold = new Fold(writer, policy, views)
+      const fold = new Fold(writer, policy, views, { besideRows: world.besideRows })
       const work = this.#serve(writer, fold, watchers, AbortSignal.any([until, replaced.signal]))
       const present = {
         number,
@@ -230,6 +232,7 @@ export class IndexProcess implements KeptProcess {
       onLookup: () => undefined,
     })
     await Promise.all([
+      workBeside(fold, () => undefined, signal),
       consumeStream({
         client: world.stream.clientOf(clock),
         source,

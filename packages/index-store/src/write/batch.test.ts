@@ -216,6 +216,67 @@ test('a transaction tells how many rows it was about', async () => {
   })
 })
 
+test('a long text counts as further rows where it is put and where it is read, and items that are compared do too', async () => {
+  await using writer = await openTestIndex()
+  await writer.write(async (batch) => {
+    await batch.put('records', [{ ...record('a'), json: 'x'.repeat(5500) }])
+    assert.equal(batch.rows, 6)
+    await batch.load('records', [record('a').uri])
+    assert.equal(batch.rows, 12)
+    await batch.put('views', [{ uri: record('a').uri, did: alice, view: 'x'.repeat(2000) }])
+    assert.equal(batch.rows, 15)
+    const items = Array.from({ length: 200 }, (_, n) => ({
+      collectionUri: record('b').uri,
+      activityUri: record(String(n)).uri,
+      activityCid: 'bafy',
+      feedTime: 1n,
+    }))
+    await batch.put('collectionItems', items)
+    const before = batch.rows
+    await all(batch.classes.collections([record('b').uri]))
+    assert.ok(batch.rows - before >= 200 / 16)
+  })
+})
+
+test('authors whose rows are to be made again come by whether they are hidden, and then by how long they have waited', async () => {
+  await using writer = await openTestIndex()
+  const remake = (name: string, place: bigint, failures = 0n): RowOf<'remakes'> => ({
+    did: `did:plc:${name}` as Did, // plausible
+    seq: 1n,
+    place,
+    version: 1n,
+    accountVersion: 1n,
+    isDefiner: 0n,
+    isLister: 0n,
+    contents: '{}',
+    failures,
+  })
+  await writer.write(async (batch) => {
+    assert.deepEqual(await batch.queues.lastRemake(), { place: 1n, authors: 0 })
+    await batch.put('remakes', [
+      remake('failed', 1n, 3n),
+      remake('shown', 2n),
+      remake('late', 3n),
+      remake('hidden', 4n),
+    ])
+    const states = ['failed', 'shown', 'late', 'hidden'].map((name) => ({
+      ...account,
+      did: `did:plc:${name}` as Did, // plausible
+      hidden: name === 'hidden' ? 1n : 0n,
+    }))
+    await batch.put('accounts', states)
+    assert.deepEqual(await batch.queues.lastRemake(), { place: 5n, authors: 4 })
+    for (const name of ['hidden', 'shown', 'late']) {
+      const next = await batch.queues.nextRemake()
+      assert.equal(next?.did, `did:plc:${name}`)
+      await batch.remove('remakes', [next.did])
+    }
+    assert.equal(await batch.queues.nextRemake(), undefined)
+    await batch.queues.retryRemakes()
+    assert.equal((await batch.queues.nextRemake())?.did, 'did:plc:failed')
+  })
+})
+
 test('what was done before a transaction is split stays, and others have theirs there', async () => {
   await using writer = await openTestIndex()
   const rkeys = async (): Promise<string[]> =>

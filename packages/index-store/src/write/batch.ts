@@ -48,11 +48,11 @@ export class Batch {
   /** What waits for its time. */
   readonly queues: Queues
   readonly #session: WriteSession
-  readonly #split: () => Promise<void>
+  readonly #split: (between?: () => Promise<void>) => Promise<void>
   #rows = 0
 
   /** @param split commits, lets others have their transactions, and begins again */
-  constructor(session: WriteSession, split: () => Promise<void>) {
+  constructor(session: WriteSession, split: (between?: () => Promise<void>) => Promise<void>) {
     this.#split = split
     this.#session = counted(session, (rows) => (this.#rows += rows))
     this.accounts = new AccountRows(this.#session)
@@ -60,7 +60,7 @@ export class Batch {
     this.queues = new Queues(this.#session)
   }
 
-  /** Rows that statements of this transaction have read, put or removed so far. */
+  /** Rows that statements of this transaction have read, put or removed so far. A kilobyte of text counts as one more. */
   get rows(): number {
     return this.#rows
   }
@@ -139,9 +139,10 @@ export class Batch {
   /**
    * Ends the transaction, lets others have theirs, and goes on in another one. What was done so far is there whatever
    * happens next. Not within `savepoint`.
+   * @param between what is waited for before the other transaction begins. It must not throw: no transaction is there to take back.
    */
-  split(): Promise<void> {
-    return this.#split()
+  split(between?: () => Promise<void>): Promise<void> {
+    return this.#split(between)
   }
 
   /** Work that is taken back by itself when it throws. */
@@ -159,18 +160,33 @@ export class Batch {
   }
 }
 
+/** Characters of a record, or of what is shown of it, that take as long as a row. */
+const charsPerRow = 1000
+
+/** What rows weigh: those with a long text take longer. */
+function weightOf(rows: readonly object[]): number {
+  let chars = 0
+  for (const row of rows) {
+    const { json, view } = row as { json?: unknown; view?: unknown } // columns of some tables
+    if (typeof json === 'string') chars += json.length
+    if (typeof view === 'string') chars += view.length
+  }
+  return rows.length + Math.floor(chars / charsPerRow)
+}
+
 /** A session that tells how many rows its statements are about. */
 function counted(session: WriteSession, add: (rows: number) => void): WriteSession {
   return {
     ...session,
+    weigh: add,
     async all<Row>(statement: RawBuilder<Row>) {
       const rows = await session.all(statement)
-      add(rows.length)
+      add(weightOf(rows as object[])) // a row is an object
       return rows
     },
     async put(table, rows) {
       await session.put(table, rows)
-      add(rows.length)
+      add(weightOf(rows))
     },
     async remove(table, keys) {
       await session.remove(table, keys)

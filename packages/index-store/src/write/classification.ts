@@ -2,7 +2,7 @@
  * What entries, endorsements and projects rest on: more than one record each (feed.md sections 5 and 6.1). Given sets of
  * addresses, these statements tell what is to be known of each; nothing is written here.
  */
-import type { Did } from '@tributary/protocol'
+import { type Did, feedCollections } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { WriteSession } from '../session.ts'
 import { textsAtOnce, type TextSize } from './texts-at-once.ts'
@@ -15,6 +15,8 @@ const perStep = 200
 const pageRows = 500
 /** Items of collections that one statement compares, unless one record has more: each is another record to look at. */
 const itemsPerStep = 2000
+/** Items that are compared as fast as a row is read. */
+const itemsPerRow = 16
 /** Items of one record are counted up to this number. One that has so many is compared by itself: it may have 7,000. */
 const itemsCountedMax = 250
 
@@ -103,12 +105,14 @@ export class Classification {
       for (const each of counts) {
         const own = Number(each.items) < itemsCountedMax ? Number(each.items) : itemsPerStep
         if (step.length > 0 && items + own > itemsPerStep) {
+          this.#session.weigh?.(Math.ceil(items / itemsPerRow))
           yield step
           ;[step, items] = [[], 0]
         }
         step.push(each.uri)
         items += own
       }
+      this.#session.weigh?.(Math.ceil(items / itemsPerRow))
       yield step
     }
   }
@@ -125,17 +129,23 @@ export class Classification {
   }
 
   /**
-   * The text of visible records by address and content, a few at a time, because each may have a megabyte.
+   * The text of visible records by address and content, a few at a time, because each may have a megabyte. Those that are
+   * asked for and not given are not visible.
    */
-  async *definitions(wanted: readonly Content[]): AsyncGenerator<(Content & { json: string })[]> {
+  async *definitions(
+    wanted: readonly Content[],
+  ): AsyncGenerator<{ asked: readonly Content[]; rows: (Content & { json: string })[] }> {
     const { all, dialect } = this.#session
     for (const some of stepsOf(wanted)) {
       const sizes = await all(sql<TextSize>`
         select "uri", octet_length("json") as "bytes" from "visibleRecords"
         where ("uri", "cid") in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))}`)
+      const found = new Set(sizes.map(({ uri }) => uri))
+      yield { asked: some.filter(({ uri }) => !found.has(uri)), rows: [] }
       for (const group of textsAtOnce(sizes)) {
-        yield await all(sql<Content & { json: string }>`
+        const rows = await all(sql<Content & { json: string }>`
           select "uri", "cid", "json" from "visibleRecords" where "uri" in ${dialect.listed(group)}`)
+        yield { asked: some.filter(({ uri }) => group.includes(uri)), rows }
       }
     }
   }
@@ -148,6 +158,19 @@ export class Classification {
   /** The awards that name definitions with just these contents, in pages; some may come twice. */
   awardsOfBadges(contents: readonly Content[]): AsyncGenerator<string[]> {
     return this.#naming(contents, namings.awards)
+  }
+
+  /** The collection records of an account, in pages. */
+  async *collectionsOf(did: Did): AsyncGenerator<string[]> {
+    const end = `at://${did}/${feedCollections.collection}0`
+    for (let after = `at://${did}/${feedCollections.collection}/`; ;) {
+      const page = await this.#session.all(sql<Listed>`select "uri" from "records"
+        where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${pageRows}`)
+      if (page.length > 0) yield page.map(({ uri }) => uri)
+      const last = page.at(-1)
+      if (last === undefined || page.length < pageRows) return
+      after = last.uri
+    }
   }
 
   /** The awards that name any definition of an account, in pages. */

@@ -1,11 +1,16 @@
-/** What waits for its time: handles to look up, accounts to ask about, places to forget. Times are microseconds since 1970. */
+/**
+ * What waits for its time: handles to look up, accounts to ask about, places to forget, rows to be made again. Times are
+ * microseconds since 1970.
+ */
 import type { Did } from '@tributary/protocol'
 import { type RawBuilder, sql } from 'kysely'
-import type { AccountsTable, HandleRequestsTable } from '../schema.ts'
+import type { AccountsTable, HandleRequestsTable, RemakesTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
 
 /** Places that one statement forgets. */
 const placesPerStep = 500
+/** An author whose rows could not be made again so often is left alone until the next start. */
+const remakeFailuresMax = 3
 /** No request for a handle waits longer: two days. */
 const handleWaitMax = 172_800_000_000n
 
@@ -64,5 +69,29 @@ export class Queues {
     const forgotten = await this.#session.all(sql`delete from "superseded" where "uri" in
       (select "uri" from "superseded" where "supersededAt" < ${before} limit ${placesPerStep}) returning "uri"`)
     return forgotten.length > 0
+  }
+
+  /**
+   * The author whose rows are to be made again next: those who are hidden come first, and then those who have waited longest.
+   * Undefined when there is none.
+   */
+  async nextRemake(): Promise<RemakesTable | undefined> {
+    const [row] = await this.#session.all(sql<RemakesTable>`
+      select "remakes".* from "remakes" left join "accounts" on "accounts"."did" = "remakes"."did"
+      where "failures" < ${remakeFailuresMax}
+      order by coalesce("accounts"."hidden", 1) desc, "place" limit 1`)
+    return row
+  }
+
+  /** A place behind all others, and how many there are. */
+  async lastRemake(): Promise<{ place: bigint; authors: number }> {
+    const [row] = await this.#session.all(sql<{ place: bigint; authors: bigint }>`
+      select coalesce(max("place"), 0) + 1 as "place", count(*) as "authors" from "remakes"`)
+    return { place: BigInt(row?.place ?? 1n), authors: Number(row?.authors ?? 0) }
+  }
+
+  /** Authors whose rows could not be made again get another try. */
+  async retryRemakes(): Promise<void> {
+    await this.#session.all(sql`update "remakes" set "failures" = 0 where "failures" > 0`)
   }
 }

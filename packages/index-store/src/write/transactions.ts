@@ -24,9 +24,10 @@ export class Transactions {
   async run<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
     const { begin, commit, rollback } = this.#control
     let leave = await this.#enter()
-    const split = async (): Promise<void> => {
+    const split = async (between?: () => Promise<void>): Promise<void> => {
       await commit()
       leave()
+      await between?.()
       leave = await this.#enter()
       await begin()
     }
