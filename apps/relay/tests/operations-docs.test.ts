@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { refusalReasons } from '@tributary/repo-verify'
 import type { Setting } from '@tributary/settings'
 import { createMetrics } from '@tributary/telemetry'
 import { loadLexicons } from '@tributary/xrpc'
@@ -39,6 +40,25 @@ test('every state of a source, and every reason why one is not read, is in the o
     names.filter((name) => !docs.includes(`\`${name}\``)),
     [],
   )
+})
+
+test('every reason of a refusal, of relay and stream, is a row of the document of its operators', () => {
+  const ofStream = namesOfType('apps/stream/src/ingest/ingest-observer.ts', 'EventRefusal')
+  const ofOperations = [
+    ...namesOfType('packages/repo-verify/src/events.ts', 'OpFault'),
+    ...namesOfType('apps/stream/src/ingest/event-rows.ts', 'DroppedOpReason'),
+  ]
+  assert.ok(ofStream.length > 5 && ofOperations.length > 3, `${ofStream.length}, ${ofOperations.length}`)
+  assert.deepEqual(withoutRow('docs/relay-operations.md', relayRefusals), [])
+  const ofEvents = [...refusalReasons, ...ofStream]
+  assert.deepEqual(withoutRow('docs/stream-operations.md', [...ofEvents, ...ofOperations]), [])
+})
+
+test('every kind of notice, and every cause of a disconnect, is a row of the operators’ document', () => {
+  const kinds = namesOfType('apps/relay/src/policy/notice-rows.ts', 'NoticeKind')
+  const causes = namesOfType('packages/subscription/src/subscription.ts', 'EndingCause')
+  assert.ok(kinds.length > 8 && causes.length > 4, `${kinds.length}, ${causes.length}`)
+  assert.deepEqual(withoutRow('docs/relay-operations.md', [...kinds, ...causes, 'other']), [])
 })
 
 const metricFiles = {
@@ -118,6 +138,19 @@ test('the limits have the same names and ranges in the settings, the operator’
     limits.map(([name, limit]) => [name, limit.format(limit.fallback) || 'none']),
   )
 })
+
+/** The texts of a type that is a union of them, as its file has them. */
+function namesOfType(path: string, type: string): string[] {
+  const [, union = ''] = new RegExp(`^export type ${type} =([^]*?)\\n\\n`, 'm').exec(read(path)) ?? []
+  const code = union.replaceAll(/\/\*\*[^]*?\*\//g, '')
+  return Array.from(code.matchAll(/'([\w-]+)'/g), ([, name = '']) => name)
+}
+
+/** Those of these names that no table of a document has in the first column. */
+function withoutRow(path: string, names: readonly string[]): string[] {
+  const rows = read(path).match(/^\| `[^|]+/gm) ?? []
+  return names.filter((name) => !rows.some((row) => row.includes(`\`${name}\``)))
+}
 
 interface LexiconField {
   enum?: string[]
