@@ -28,6 +28,23 @@ test('every setting, operator method and metric is in the operators’ document'
   )
 })
 
+test('every setting of the other services, and every operator method of the stream, is in a document', () => {
+  for (const service of ['stream', 'index', 'feed']) {
+    const text = read(`docs/${service === 'stream' ? 'stream' : 'index'}-operations.md`)
+    const code = read(`apps/${service}/src/settings.ts`)
+    const settings = Array.from(code.matchAll(/^ {2,4}(\w+): \w+\(/gm), ([, name = '']) => name)
+    const methods = [...loadLexicons()].flatMap(
+      ({ id, defs }) => (defs['main'] && /^network\.social\.stream\.admin\.(\w+)$/.exec(id)?.[1]) ?? [],
+    )
+    const names = service === 'stream' ? [...settings, ...methods] : settings
+    assert.ok(names.length > 10, service)
+    assert.deepEqual(
+      names.filter((name) => !text.includes(`\`${name}\``)),
+      [],
+    )
+  }
+})
+
 test('every state of a source, and every reason why one is not read, is in the operators’ document', () => {
   const [, reasons = ''] =
     /^export type PauseReason = (.*)$/m.exec(read('apps/relay/src/sources/read-gate.ts')) ?? []
