@@ -110,6 +110,8 @@ test('the example alerts name metrics that there are, and labels that count', ()
     )
     assert.ok(alerts.includes(`up{job="tributary-${service}"} == 0`), `an alert on a ${service} that is gone`)
   }
+  for (const metric of read('docs/security.md').match(/(?<=`)(relay|stream|nodejs)_\w+(?=`)/g) ?? [])
+    assert.ok(alerts.includes(metric), `an alert on ${metric}, as docs/security.md says`)
   const reasons = Array.from(
     alerts.matchAll(/relay_events_refused_total\{reason="([\w-]+)"/g),
     ([, name]) => name,
