@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
+import { KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { queryObjects } from 'node:v8'
 import { toBase58Btc } from '@atcute/multibase'
 import { P256Keypair, Secp256k1Keypair } from '@atproto/crypto'
 import { parseDidKey, parseLegacyKey, parseMultikey, verifySignature } from './signing-key.ts'
@@ -54,6 +56,18 @@ test('a key that was copied to another thread still verifies', async () => {
     const message = Buffer.from('a message')
     assert.ok(key && verifySignature(structuredClone(key), message, await keypair.sign(message)))
   }
+})
+
+test('of keys of P-256 few are kept ready, however many verify', async () => {
+  const keypair = await P256Keypair.create()
+  const message = Buffer.from('a message')
+  const signature = await keypair.sign(message)
+  const key = parseDidKey(keypair.did())
+  assert.ok(key)
+  const keys = Array.from({ length: 1200 }, () => structuredClone(key))
+  for (let round = 0; round < 2; round++)
+    for (const each of keys) assert.ok(verifySignature(each, message, signature))
+  assert.ok(queryObjects(KeyObject, { format: 'count' }) <= 600)
 })
 
 test('texts that are no key of a known curve give none', () => {

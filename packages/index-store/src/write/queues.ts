@@ -87,7 +87,7 @@ export class Queues {
   async lastRemake(): Promise<{ place: bigint; authors: number }> {
     const [row] = await this.#session.all(sql<{ place: bigint; authors: bigint }>`
       select coalesce(max("place"), 0) + 1 as "place", count(*) as "authors" from "remakes"`)
-    return { place: BigInt(row?.place ?? 1n), authors: Number(row?.authors ?? 0) }
+    return { place: row?.place ?? 1n, authors: Number(row?.authors ?? 0) }
   }
 
   /** Authors whose rows could not be made again get another try. */
