@@ -147,18 +147,25 @@ test('what an author edits to and fro is noted once, however many badges it has'
 })
 
 test('what an author causes while its work is being done is done, too', async () => {
-  // More than are settled at once where the event stands.
-  await using world = await crowded(300)
-  const fold = besideFold(world)
+  // The part of it that is done where the event stands is long past when the event comes.
+  await using world = await crowded(700)
   const edit = (badgeType: string): StreamEvent =>
     putEvent(world.nextSeq(), world.now, 'B', definition, 'def', { badgeType }).event
-  await fold.apply(source, [edit('other')], 0)
-  const working = fold.workBeside(never)
-  await fold.apply(source, [edit('endorsement')], 0)
-  await working
+  const [other, back] = [edit('other'), edit('endorsement')]
+  let splits = 0
+  let edited: Promise<unknown> | undefined
+  const fold: Fold = besideFold(
+    world,
+    splitting(world.connection, () => {
+      if (++splits === 3) edited = fold.apply(source, [back], 0)
+    }),
+  )
+  await fold.apply(source, [other], 0)
   await doAll(fold)
-  assert.deepEqual(await world.endorsements(), ['E A'])
-  assert.equal((await world.rows('endorsements')).length, 200)
+  await edited
+  await doAll(fold)
+  // A refuses every third.
+  assert.equal((await world.rows('endorsements')).length, 466, `${splits} parts`)
 })
 
 test('a badge that is edited while awards of it are settled counts as it is by then', async () => {
@@ -223,22 +230,53 @@ test('what was noted of an author stays so, and where much is noted all that res
   assert.deepEqual(await noted(), [23n, 12n, 1n, 1n, 0, 0])
 })
 
-test('many edits of one batch cost so much where they stand, and the rest is noted by its author', async () => {
-  await using world = await crowded()
-  const sizes: number[] = []
-  const fold = besideFold(world, sized(world.connection, sizes))
-  const edits = [
-    putEvent(world.nextSeq(), world.now, 'B', definition, 'def', { badgeType: 'other' }).event,
-    ...Array.from({ length: 12 }, (_, n) =>
-      accountEvent(world.nextSeq(), world.now, 'E', n % 2 === 0, 'deactivated'),
+test('many changes of one batch cost so much where they stand, and the rest is noted by its author', async () => {
+  await using world = await Scenario.start()
+  const names = Array.from({ length: 10 }, (_, n) => `p${n}x`)
+  const events = names.flatMap((name) =>
+    Array.from(
+      { length: 300 },
+      (_, n) => putEvent(world.nextSeq(), world.now, name, activity, `a${n}`, {}).event,
     ),
-  ]
-  await fold.apply(source, edits, 0)
-  assert.deepEqual(new Set(await authorsOf(world)), new Set([did('B'), did('E')]))
-  // A page of awards is settled before it is known how many there are.
-  assert.ok(Math.max(...sizes) < 500, sizes.join())
+  )
+  await world.fold.apply(source, events, 0)
+  const sizes: number[] = []
+  const fold = new Fold(sized(world.connection, sizes), policy, views, { besideRows: 200 })
+  const away = names.map((name) => accountEvent(world.nextSeq(), world.now, name, false, 'deactivated'))
+  await fold.apply(source, away, 0)
+  assert.deepEqual(new Set(await authorsOf(world)), new Set(names.map(did)))
+  // The first one has 200 rows, and the others 20 each, rounded up to steps of 50.
+  assert.ok(Math.max(...sizes) < 1200, sizes.join())
   await doAll(fold)
-  assert.deepEqual([await world.entries(), await world.endorsements()], [[], []])
+  assert.deepEqual([await world.entries(), await authorsOf(world)], [[], []])
+})
+
+test('an account that changes while its rows are made again waits behind the others', async () => {
+  await using world = await crowded(200)
+  await world.account('E', false, 'deactivated')
+  let splits = 0
+  const fold: Fold = besideFold(
+    world,
+    splitting(world.connection, () => {
+      if (++splits > 1) return
+      const change = (status: string): StreamEvent =>
+        accountEvent(world.nextSeq(), world.now, 'E', false, status)
+      void fold.apply(source, [change('suspended'), change('throttled')], 0)
+      void fold.apply(source, [change('suspended')], 0)
+      void fold.apply(source, [accountEvent(world.nextSeq(), world.now, 'E', true)], 0)
+    }),
+  )
+  await fold.apply(source, [accountEvent(world.nextSeq(), world.now, 'E', true)], 0)
+  await fold.apply(
+    source,
+    [putEvent(world.nextSeq(), world.now, 'B', definition, 'def', { badgeType: 'other' }).event],
+    0,
+  )
+  assert.deepEqual(await authorsOf(world), [did('E'), did('B')])
+  await fold.workBeside(never)
+  assert.deepEqual(await authorsOf(world), [did('B'), did('E')])
+  await doAll(fold)
+  assert.deepEqual([(await world.follows()).length, await world.endorsements()], [200, []])
 })
 
 test('rows of an author that is shown stay while they are made again', async () => {
@@ -276,7 +314,9 @@ test('changes of many accounts in one batch are settled one after the other', as
       (_, n) => putEvent(world.nextSeq(), world.now, name, activity, `a${n}`, {}).event,
     ),
   )
-  await world.fold.apply(source, events, 0)
+  const change = (name: string, status: string): StreamEvent =>
+    accountEvent(world.nextSeq(), world.now, name, false, status)
+  await world.fold.apply(source, [...events, ...names.map((name) => change(name, 'deactivated'))], 0)
   let longest = 0
   const noting: IndexWriter = {
     ...world.connection,
@@ -290,16 +330,13 @@ test('changes of many accounts in one batch are settled one after the other', as
         return work(batch)
       }),
   }
-  const fold = new Fold(noting, policy, views, { besideRows: 1000, transactionRows: 50, noted: 30 })
-  const change = (name: string, status: string): StreamEvent =>
-    accountEvent(world.nextSeq(), world.now, name, false, status)
-  const toggles = ['deactivated', 'throttled', 'suspended'].flatMap((status) =>
-    names.map((name) => change(name, status)),
-  )
+  const fold = new Fold(noting, policy, views, { besideRows: 10_000, transactionRows: 200, noted: 30 })
+  // The first one of an account waits for the last one of the batch, which changes nothing.
+  const toggles = ['throttled', 'throttled'].flatMap((status) => names.map((name) => change(name, status)))
   await fold.apply(source, toggles, 0)
   assert.ok(longest < 5000, `${longest} characters`)
   await doAll(fold)
-  assert.deepEqual(await world.entries(), [])
+  assert.equal((await world.entries()).length, 600)
 })
 
 test('such work that fails is told with the next events, tried some times, and again after a start', async () => {
