@@ -25,8 +25,8 @@ export async function changeAccount(
   }
   if (cuts) cuts.change = account
   const isRemoved = account.change === 'supersede' || account.change === 'purge'
-  // Whoever is hidden is shown no longer than it takes. What comes back is made again in its place.
-  if (account.change !== 'show') await all(accounts.removeShown(did))
+  // Whoever is hidden is shown no longer than it takes.
+  if (account.change === 'hide') await all(accounts.removeShown(did))
   if (account.change === 'supersede') await all(accounts.keepPlaces(did, account.at))
   if (account.change === 'purge') await all(accounts.forgetPlaces(did))
   for await (const awards of isRemoved ? accounts.removeAnswers(did) : accounts.answeredAwards(did)) {
@@ -34,7 +34,11 @@ export async function changeAccount(
     await settleWhenMuch(batch, rows, cuts)
     await cuts?.cut()
   }
-  if (isRemoved) await all(accounts.removeRecords(did))
+  // What was noted before may be settled until the records are gone. What comes back is made again in its place.
+  if (isRemoved) {
+    await all(accounts.removeRecords(did))
+    await all(accounts.removeShown(did))
+  }
   rows.affected.byDefiner(did)
   if (account.change === 'show') {
     for await (const page of accounts.records(did)) {

@@ -9,7 +9,8 @@ import { Affected } from './affected.ts'
 import { putBeside } from './beside.ts'
 import { Fold } from './fold.ts'
 
-const { activity, award, definition } = feedCollections
+const { activity, award, definition, response } = feedCollections
+const toA = { $type: 'app.attested.defs#did', did: did('A') }
 const besideRows = 20
 const never = new AbortController().signal
 
@@ -370,4 +371,18 @@ test('such work is left for later when the fold is to stop', async () => {
   assert.equal(await fold.workBeside(stop.signal), 0)
   await doAll(besideFold(world))
   assert.deepEqual(await world.entries(), [])
+})
+
+test('nothing of an account that is read again is shown because it was settled just before', async () => {
+  await using world = await crowded()
+  const badge = await world.put('B', definition, 'b', { badgeType: 'endorsement' })
+  // What awards the account has answered is settled before its records go, if that is much.
+  for (let n = 0; n < 4; n++) {
+    const badgeAward = { uri: `at://${did('B')}/${award}/${n}`, cid: badge.cid }
+    await world.put('E', response, `r${n}`, { badgeAward, response: 'accepted' })
+  }
+  const fold = new Fold(world.connection, policy, views, { noted: 4 })
+  const given = putEvent(world.nextSeq(), world.now, 'E', award, 'new', { badge, subject: toA }).event
+  await fold.apply(source, [given, syncEvent(world.nextSeq(), world.now, 'E')], 0)
+  assert.deepEqual([await world.entries(), await world.endorsements()], [[], []])
 })
