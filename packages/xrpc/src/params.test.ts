@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Lexicons, type LexXrpcParameters } from '@atproto/lexicon'
+import { Lexicons, type LexXrpcParameters, ValidationError } from '@atproto/lexicon'
 import fc from 'fast-check'
-import { decodeParams } from './params.ts'
+import { decodeParams, validated } from './params.ts'
 import { XrpcError } from './xrpc-error.ts'
 
 const parameters: LexXrpcParameters = {
@@ -76,4 +76,20 @@ test('any query string is read or refused, nothing else', () => {
       }
     }),
   )
+})
+
+test('a validation takes no stacks, and errors after it have theirs', () => {
+  const framesMax = Error.stackTraceLimit
+  assert.ok(framesMax > 0)
+  assert.equal(
+    validated(() => Error.stackTraceLimit),
+    0,
+  )
+  const fault = new TypeError('ours')
+  const failing = (error: Error) => (): never => {
+    throw error
+  }
+  assert.throws(() => validated(failing(fault)), fault)
+  assert.throws(() => validated(failing(new ValidationError('cursor is wrong'))), { status: 400 })
+  assert.equal(Error.stackTraceLimit, framesMax)
 })
