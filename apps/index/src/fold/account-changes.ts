@@ -25,7 +25,7 @@ export async function changeAccount(
   }
   if (cuts) cuts.change = account
   const isRemoved = account.change === 'supersede' || account.change === 'purge'
-  // Whoever is hidden is shown no longer than it takes.
+  // A hidden account is shown no longer than it takes.
   if (account.change === 'hide') await all(accounts.removeShown(did))
   if (account.change === 'supersede') await all(accounts.keepPlaces(did, account.at))
   if (account.change === 'purge') await all(accounts.forgetPlaces(did))
@@ -34,7 +34,7 @@ export async function changeAccount(
     await settleWhenMuch(batch, rows, cuts)
     await cuts?.cut()
   }
-  // What was noted before may be settled until the records are gone. What comes back is made again in its place.
+  // Earlier notes may be settled until the records are gone. An account that comes back is made again in its place.
   if (isRemoved) {
     await all(accounts.removeRecords(did))
     await all(accounts.removeShown(did))

@@ -89,14 +89,14 @@ export class Affected {
     return own
   }
 
-  /** What rests on records of others, and on activities that are listed: however much that is. */
+  /** The notes of contents and accounts that other records rest on, however many those are. */
   get resting(): Affected {
     const resting = new Affected()
     resting.add({ ...this.noted, activities: [], collections: [], awards: [] })
     return resting
   }
 
-  /** What rests on others, by the author of what it rests on. */
+  /** The same notes by the author of these contents. */
   byAuthor(): Map<Did, Affected> {
     const found = new Map<Did, Affected>()
     const of = (did: Did): Affected => {

@@ -23,7 +23,7 @@ async function doAll(fold: Fold): Promise<void> {
   while (await fold.workBeside(never));
 }
 
-/** Who has work, the one that has waited longest first. */
+/** The authors that have work, the one that has waited longest first. */
 async function authorsOf(world: Scenario): Promise<string[]> {
   const rows = await world.rows('remakes')
   return rows.toSorted((a, b) => Number(a.place - b.place)).map((row) => row.did)
@@ -376,7 +376,7 @@ test('such work is left for later when the fold is to stop', async () => {
 test('nothing of an account that is read again is shown because it was settled just before', async () => {
   await using world = await crowded()
   const badge = await world.put('B', definition, 'b', { badgeType: 'endorsement' })
-  // What awards the account has answered is settled before its records go, if that is much.
+  // The awards that an account has answered are settled before its records go, if they are many.
   for (let n = 0; n < 4; n++) {
     const badgeAward = { uri: `at://${did('B')}/${award}/${n}`, cid: badge.cid }
     await world.put('E', response, `r${n}`, { badgeAward, response: 'accepted' })

@@ -3,8 +3,8 @@
  * as many awards is edited. Done where the event stands, it would hold up the events of all others for seconds, and its
  * author can cause it again and again. So it is noted, and done beside the events, a little at a time; see `work-beside.ts`.
  *
- * What is noted says whose rows are to be made again, never how: they are made from the records as they are then. So doing
- * it twice, late, or for nothing ends in the same rows, and what an author causes while it waits adds next to nothing.
+ * A note says whose rows are to be made again, never how: they are made from the records as they are then. So doing it twice,
+ * late, or for nothing ends in the same rows, and the further events of an author that waits add next to nothing.
  */
 import type { Batch, RowOf } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
@@ -13,12 +13,12 @@ import type { CutPoints } from './cuts.ts'
 
 /** Contents of an author that are noted. Where there are more, all that rests on any content of the author is settled. */
 const contentsMax = 10
-/** What each author may have made again where its event stands, when others have used up what all together may. */
+/** The share of all rows that each author may have made again where its event stands, when others have used up the rest. */
 const shareOfLast = 0.1
 
 export type Remake = RowOf<'remakes'>
 
-/** What is added to the work of an author. */
+/** An addition to the work of an author. */
 export interface BesideWish {
   /** All rows of the account are to be made again. */
   readonly isAccount?: boolean
@@ -65,7 +65,7 @@ function noted({ listed, badges }: Contents): Noted {
   return { activities: [], collections: [], awards: [], listed, badges, definers: [] }
 }
 
-/** What of an author's work is to be settled. */
+/** The part of an author's work that is to be settled. */
 export function affectedOf(remake: Remake): Affected {
   const { did, isDefiner, isLister } = remake
   const affected = new Affected()
@@ -75,8 +75,8 @@ export function affectedOf(remake: Remake): Affected {
 }
 
 /**
- * Leaves the work of an author. What was added since it was read, and work that was not done, wait behind those of others.
- * Of an account that did not change meanwhile, the rows are not made once more.
+ * Leaves the work of an author. Additions since it was read, and work that was not done, wait behind those of others. The
+ * rows of an account that did not change meanwhile are not made once more.
  */
 export async function leaveBeside(
   batch: Batch,
@@ -101,7 +101,7 @@ export async function leaveBeside(
 /** Thrown at a cut within work that turns out to be about many rows. */
 class TooMuchError extends Error {}
 
-/** What is done where its event stands, and what is noted to be done beside the events. */
+/** Decides which work is done where its event stands, and notes the rest to be done beside the events. */
 export class Beside {
   readonly #batch: Batch
   readonly #rowsMax: number

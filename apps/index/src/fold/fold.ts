@@ -31,8 +31,8 @@ interface FoldBounds {
   /** So much may be noted before it is settled. */
   readonly noted: number
   /**
-   * Rows that an author may have made again where its event stands. Work about more is noted, and `workBeside` does it
-   * this much at a time. Undefined: all is done where its event stands.
+   * Rows that the authors of a batch may have made again where their events stand, all together. Work about more is noted,
+   * and `workBeside` does it this much at a time. Undefined: all is done where its event stands.
    */
   readonly besideRows?: number
 }
@@ -100,7 +100,7 @@ export class Fold {
   /** There may be work to be done beside the events. */
   #mayHaveBeside = true
   #isBesideUnderWay = false
-  /** What failed before the start has got another try. */
+  /** Work that failed before the start has got another try. */
   #hasRetried = false
   /** The account that such work is being done for, until it changes. */
   #besideOf: Did | undefined

@@ -19,7 +19,7 @@ export interface WorkBesideOptions {
   readonly onBegun: (did: Did) => void
   /** Whether what was begun last must begin again, because its account has changed. */
   readonly isOutdated: () => boolean
-  /** What was begun last is left as it is. */
+  /** Leaves as it is what was begun last. */
   readonly signal: AbortSignal
   readonly onFailed: (remake: Remake, error: unknown) => void
 }
