@@ -354,7 +354,7 @@ test('such work that fails is told with the next events, tried some times, and a
   const next = putEvent(world.nextSeq(), world.now, 'A', activity, 'later', {}).event
   const { failed, applied } = await fold.apply(source, [next], 0)
   assert.deepEqual([failed.map(({ seq }) => seq), applied], [Array.from({ length: 3 }, () => event.seq), 1])
-  assert.deepEqual(await authorsOf(world), [did('E')])
+  assert.deepEqual([await authorsOf(world), fold.authorsBeside], [[did('E')], 1])
   await world.connection.write((batch) => batch.put('remakes', [{ ...row, failures: 3n }]))
   await doAll(besideFold(world))
   assert.deepEqual([await authorsOf(world), await world.follows()], [[], []])

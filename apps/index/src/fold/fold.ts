@@ -88,6 +88,8 @@ interface Given {
 
 export class Fold {
   readonly stream: FollowedStream
+  /** How many authors had work to be done beside the events at the last look, those included whose work has failed. */
+  authorsBeside = 0
   readonly #writer: IndexWriter
   readonly #making: Making
   readonly #earlier: EarlierPlaces | undefined
@@ -186,6 +188,7 @@ export class Fold {
           leave()
           leave = await this.#enter()
         },
+        onAuthors: (count) => (this.authorsBeside = count),
         onBegun: (did) => (this.#besideOf = did),
         isOutdated: () => this.#besideOf === undefined,
         signal,

@@ -16,6 +16,8 @@ export interface WorkBesideOptions {
   readonly noted: number
   /** Lets those who fold events have their turn. The work goes on when it resolves. */
   readonly giveWay: () => Promise<void>
+  /** Told how many authors have work, those included whose work has failed several times. */
+  readonly onAuthors: (count: number) => void
   readonly onBegun: (did: Did) => void
   /** Whether what was begun last must begin again, because its account has changed. */
   readonly isOutdated: () => boolean
@@ -34,14 +36,16 @@ class EndedError extends Error {}
  * @returns how many authors had work; 0 also when all that is left has failed several times.
  */
 export async function workBeside(options: WorkBesideOptions): Promise<number> {
-  const { writer, onBegun, onFailed, signal } = options
+  const { writer, onAuthors, onBegun, onFailed, signal } = options
   let remake: Remake | undefined
   let authors = 0
   try {
     await writer.write(async (batch) => {
       remake = await batch.queues.nextRemake()
+      const all = await batch.queues.lastRemake()
+      onAuthors(all.authors)
       if (remake === undefined) return
-      authors = (await batch.queues.lastRemake()).authors
+      authors = all.authors
       onBegun(remake.did)
       const isDone = await isMadeAgain(batch, remake, options)
       if (isDone || !signal.aborted) await leaveBeside(batch, remake, isDone ? 'done' : 'outdated')

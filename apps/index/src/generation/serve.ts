@@ -151,7 +151,7 @@ export async function workBeside(
 ): Promise<void> {
   while (!signal.aborted) {
     const authors = await fold.workBeside(signal)
-    onAuthors(authors)
+    onAuthors(fold.authorsBeside)
     if (authors === 0) await pause(besideLookMs, signal)
   }
 }
