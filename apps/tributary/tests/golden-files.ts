@@ -34,7 +34,13 @@ export function goldenTexts(): string[] {
 /** What came of each call. They run one after the other. */
 export async function outcomesOf(calls: readonly Call[], commands: Commands): Promise<Outcome[]> {
   const outcomes: Outcome[] = []
-  for (const { args, columns } of calls) outcomes.push(await commands.run(args, columns))
+  for (const { args, columns } of calls) {
+    const run = (): Promise<Outcome> => commands.run(args, columns)
+    let outcome = await run()
+    // A service that waits for another tries to reach it now and then, for a moment.
+    while (args[0] === 'status' && outcome.stdout.includes('connecting')) outcome = await run()
+    outcomes.push(outcome)
+  }
   return outcomes
 }
 

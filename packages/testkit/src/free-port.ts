@@ -9,19 +9,21 @@ import { createServer } from 'node:net'
 const firstPort = 10_000
 const portCount = 22_000
 const attemptsMax = 500
+/** Ports among these that `fetch` refuses, because the Fetch standard counts them as those of other protocols. */
+const badPorts: readonly number[] = [10_080]
 
 /** Ports are tried upwards from a place of this process's own, so that neighbours rarely meet. */
 let offset = (process.pid * 211 + Math.floor(Math.random() * 200)) % portCount
 
 /**
- * A TCP port of the loopback interface that nothing listens on, below 32768. No other process that
+ * A TCP port of the loopback interface that nothing listens on, below 32768, that `fetch` takes. No other process that
  * asks here gets the same port while this one lives: the UDP socket of the same number, held until
  * this process ends, is the lock. Throws when 500 ports in a row are taken.
  */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const port = firstPort + (offset++ % portCount)
-    if ((await lock(port)) && (await isFree(port))) return port
+    if (!badPorts.includes(port) && (await lock(port)) && (await isFree(port))) return port
   }
   throw new Error(`none of ${attemptsMax} loopback ports is free`)
 }

@@ -51,10 +51,11 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
 
 function addCollectionCommands(collections: Command, end: End): void {
   look(collections, 'list', 'list watched collections', end, async (client, print) => {
-    const rows = await client.all('listCollections', 'collections')
-    print(rows, ['collection', 'addedAt', 'addedRevision', 'actor'])
+    const answer = await client.query('listCollections', {}, 'revision')
+    print(client.rowsIn(answer, 'collections'), ['collection', 'addedAt', 'addedRevision', 'actor'])
+    process.stderr.write(`the list has revision ${String(answer['revision'])}\n`)
   })
-  const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
+  const revision = ['--expected-revision <revision>', 'the revision of the list that was looked at'] as const
   const subject = (unchanged: string): Subject => ({ look: collectionOf, unchanged })
   const add = 'watch one more collection'
   change(collections, 'add <collection>', add, 'addCollection', end, {
