@@ -26,13 +26,14 @@ class Bench implements AsyncDisposable {
   readonly supervisor: Supervisor
   #changed = Promise.withResolvers<void>()
 
-  constructor(program: string) {
+  constructor(program: string, laterEnv: Readonly<Record<string, string>> = {}) {
     const entry = join(this.directory, 'service.mjs')
     writeFileSync(entry, program)
     const plan: ServicePlan = {
       name: 'relay',
       entry,
       env: childEnvironment({}),
+      laterEnv,
       given: [],
       notes: [],
       problems: [],
@@ -90,6 +91,24 @@ test('a service that is killed comes back, and its lines reach the log', async (
   assert.equal(bench.states.at(-1)?.is, 'stopped')
   assert.equal(isAlive(second.pid), false)
   assert.ok(bench.lines.some((line) => line.includes('here I am')))
+})
+
+test('what was set for one start counts until the service was ready, and not again', async () => {
+  const dead =
+    "if (process.env.ONCE === undefined && !existsSync(note)) { writeFileSync(note, ''); process.exit(1) }"
+  await using bench = new Bench(
+    `import { existsSync, writeFileSync } from 'node:fs'
+    const note = import.meta.filename + '.note'
+    process.stderr.write('once ' + process.env.ONCE + '\\n')
+    ${dead}${good}`,
+    { ONCE: 'false' },
+  )
+  await bench.supervisor.start()
+  const { pid } = await bench.seen('ready')
+  process.kill(pid, 'SIGKILL')
+  await bench.seen('ready', 2)
+  const said = bench.lines.filter((line) => line.startsWith('once'))
+  assert.deepEqual(said, ['once undefined', 'once undefined', 'once false'])
 })
 
 test('a service whose port is taken is started again until the port is free, and says why it is not', async () => {

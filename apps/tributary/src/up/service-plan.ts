@@ -18,6 +18,8 @@ export interface ServicePlan {
   readonly name: ServiceName
   readonly entry: string
   readonly env: Record<string, string>
+  /** Takes the place of variables in `env` once the service was ready: what is set for one start does not count again. */
+  readonly laterEnv: Readonly<Record<string, string>>
   /** The variables among them that come from `up`. */
   readonly given: readonly string[]
   /** What was set for this service and does not count here, a sentence each. */
@@ -33,6 +35,9 @@ const indexKeyName = 'index'
 
 /** The collections that a new stream of `up` watches: the specification's, and what else the feed shows. */
 export const upCollections: readonly string[] = [...watchedCollections, ...feedExtraCollections]
+
+/** Flags that a service takes for one start. Set to this, each has no effect. */
+const forOneStart: ReadonlyMap<string, string> = new Map([['rebuildState', 'false']])
 
 /** With `--dev`. A name without a port stands for all its ports. */
 const hostsOfThisMachine = ['localhost', '127.0.0.1', '[::1]']
@@ -186,6 +191,11 @@ function planService(
     entry: serviceEntry(name),
     given: Object.keys(variables),
     env: childEnvironment({ ...variables, ...file }, prefix),
+    laterEnv: Object.fromEntries(
+      Array.from(forOneStart)
+        .filter(([setting]) => own.has(setting))
+        .map(([setting, value]) => [variableName(prefix, setting), value]),
+    ),
     notes,
     problems: [...own].flatMap(([setting, where]) =>
       refused.includes(setting)

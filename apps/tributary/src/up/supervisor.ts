@@ -69,6 +69,7 @@ class SupervisedService {
   /** How often it ended since it was well. */
   #deaths = 0
   #readyAtMs = Infinity
+  #wasReady = false
   #child: ChildProcess | undefined
   #exited: Promise<void> = Promise.resolve()
   #restart: NodeJS.Timeout | undefined
@@ -98,7 +99,9 @@ class SupervisedService {
   #spawn(): void {
     this.#readyAtMs = Infinity
     this.#enter({ is: 'starting' })
-    const child = fork(this.#plan.entry, { env: this.#plan.env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+    const { entry, laterEnv } = this.#plan
+    const env = { ...this.#plan.env, ...(this.#wasReady && laterEnv) }
+    const child = fork(entry, { env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
     this.#child = child
     for (const stream of [child.stdout, child.stderr]) {
       if (stream) createInterface(stream).on('line', (line) => this.#keepLine(line))
@@ -106,6 +109,7 @@ class SupervisedService {
     child.on('message', (message) => {
       const url = readReady(message)
       if (url === undefined) return
+      this.#wasReady = true
       this.#readyAtMs = performance.now()
       this.#enter({ is: 'ready', pid: child.pid ?? 0, url })
     })
