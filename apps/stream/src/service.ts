@@ -103,10 +103,12 @@ export async function startStream(
   resources.defer(() => fanout.close())
   const hidden = new HiddenAccounts(states.hidden(), states.covered.appliedSeq)
   for (const row of recovered.unapplied) hidden.note(row)
+  const lost = lostSeqsOf(database)
   const delivery = new Delivery({
     segments: archive.segments,
     fanout,
     hidden,
+    lost,
     tailBytesMax: settings.tailMegabytes * megabyte,
     cacheBytesMax: settings.blockCacheMegabytes * megabyte,
     ...unreadable(metrics, logger),
@@ -190,7 +192,7 @@ export async function startStream(
     dictionary,
     isCompatible,
     lookBackMs: settings.lookBackHours * hourMs,
-    lost: lostSeqsOf(database),
+    lost,
     subscribersMax: settings.subscribersMax,
     subscribersPerAddressMax: settings.subscribersPerAddressMax,
   })

@@ -369,6 +369,32 @@ test('a reader that has seen rows which a repair lost is told which are gone, an
   }
 })
 
+test('readers that pass a block which a repair lost are told, and what hidden accounts have in others leaves the archive', async () => {
+  await using filled = await fill()
+  const hide = openStateDatabase(join(filled.path, 'state.sqlite'))
+  // Its row that says so may have been in the block.
+  hide.prepare('UPDATE repos SET is_hidden = 1 WHERE did = ?').run(dids[1])
+  hide.close()
+  flipBit(filled.file(sealedName), (filled.frames.sealed[1] ?? 0) + 20)
+  assert.deepEqual(await filled.repair(), { lost: [[2, 5]], marked: 1 })
+  const database = openStateDatabase(join(filled.path, 'state.sqlite'))
+  assert.deepEqual(lostSeqsOf(database), [{ afterSeq: 2, throughSeq: 4 }])
+  const takenDown = database.prepare('SELECT did FROM pending_takedowns').pluck().all()
+  assert.deepEqual(takenDown, [dids[1]])
+  database.close()
+  await using stream = await startTestStream({ dataDirectory: filled.path, relayUrl: 'ws://127.0.0.1:1' })
+  for (const [cursor, told] of [
+    [1, [1, 2, '3 to 4', 5]],
+    [4, ['4 to 4', 5]],
+    [5, [5]],
+  ] as const) {
+    using reader = await EventReader.open(stream.url, { cursor })
+    await reader.until(() => reader.messages.length >= told.length)
+    const got = reader.messages.map(({ seq, firstSeq, lastSeq }) => seq ?? `${firstSeq} to ${lastSeq}`)
+    assert.deepEqual(got.slice(0, told.length), told)
+  }
+})
+
 test('rows at the end of a damaged log count as lost also before the states account for them', async () => {
   await using filled = await fill(6)
   const [log] = readdirSync(join(filled.path, 'log')).filter((name) => name.endsWith('.tlog'))

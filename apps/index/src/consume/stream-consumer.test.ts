@@ -150,7 +150,7 @@ test('events that the stream cannot read are counted, and the cursor passes them
   stream.tellUnreadable(5, 9)
   stream.send(put(10, 'new'))
   await following.until(10)
-  assert.equal(following.unreadable, 5)
+  assert.equal(following.unreadable, 1, 'the place')
 })
 
 test('the same stream goes on after its connection has ended', async () => {

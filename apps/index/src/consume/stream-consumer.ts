@@ -114,7 +114,8 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
         store: { load: async () => check.startAt, write },
         onReport({ gap }) {
           logger.error({ ...gap }, 'events of the stream cannot be read')
-          onUnreadable(gap.throughSeq === undefined ? 1 : gap.throughSeq - gap.afterSeq)
+          // Once, however many numbers it names: after a backup was restored these are a billion that no event ever had.
+          onUnreadable(1)
         },
         read: { collections, onStatus },
         signal,

@@ -61,16 +61,21 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
     for (const did of markIncomplete(database, (did) => lost.some(({ mayHold }) => mayHold(did))))
       marked.add(did)
   }
+  const markRows = (lost: readonly LostRows[]): void => {
+    mark(lost)
+    for (const { afterSeq, beforeSeq } of lost)
+      if (beforeSeq < Infinity) noteLost(database, { afterSeq, throughSeq: beforeSeq - 1 })
+  }
   for (const [i, report] of reports.entries()) {
     if (report.damage.length === 0) continue
     const afterSeq = reports.slice(0, i).findLast(({ lastSeq }) => lastSeq > 0)?.lastSeq ?? 0
     if (report.isMissing) {
       const beforeSeq = reports.slice(i).find(({ firstSeq }) => firstSeq > 0)?.firstSeq ?? Infinity
-      observer.onSegment(report, await replaceMissing(directory, report, { afterSeq, beforeSeq }, mark))
+      observer.onSegment(report, await replaceMissing(directory, report, { afterSeq, beforeSeq }, markRows))
       continue
     }
     const known = { isLast: report === reports.at(-1), afterSeq, logSeq, lastSeqMin: blockSeq }
-    observer.onSegment(report, await repairSegment(directory, report, known, mark))
+    observer.onSegment(report, await repairSegment(directory, report, known, markRows))
   }
   let lastSeq = 0
   for await (const report of verifySegments(directory)) lastSeq = Math.max(lastSeq, report.lastSeq)
@@ -112,12 +117,21 @@ function lowerSeqs(
     .run(newestSeq, limit)
 }
 
-/** Returns the accounts that are hit. */
+/**
+ * Returns the accounts that are hit. Records of those that are hidden leave the archive, because the row that tells readers
+ * of it to hide them may be lost, and a compaction learns of deleted accounts by such rows. They come back with the account.
+ */
 function markIncomplete(database: StateDatabase, isHit: (did: string) => boolean): string[] {
   const dids = database.prepare<[], string>('SELECT did FROM repos').pluck().all().filter(isHit)
   const mark = database.prepare('UPDATE repos SET needs_refetch = 1 WHERE did = ?')
+  const takeDown = database.prepare(
+    'INSERT OR REPLACE INTO pending_takedowns (did, at_ms) SELECT did, ? FROM repos WHERE did = ? AND is_hidden = 1',
+  )
   database.transaction(() => {
-    for (const did of dids) mark.run(did)
+    for (const did of dids) {
+      mark.run(did)
+      takeDown.run(Date.now(), did)
+    }
   })()
   return dids
 }

@@ -1,24 +1,32 @@
 import type { StateDatabase } from '../state-database.ts'
 
-/** Seqs of rows that a repair may have lost, or a copy lacks, and that readers may have seen. No row has such a seq, or ever gets it. */
+/**
+ * Seqs of rows that a repair may have lost, or a copy lacks, and that readers may have seen. No row has such a seq, or ever
+ * gets it.
+ */
 export interface LostSeqs {
-  /** The newest row that was kept. */
+  /** The newest seq before them. */
   readonly afterSeq: number
-  /** The newest number that may have been given out by then. */
+  /** The last of them; at the end of an archive, the newest number that may have been given out by then. */
   readonly throughSeq: number
 }
 
-/** Notes what may be lost at the end of the archive. */
+/** Notes what may be lost. */
 export function noteLost(database: StateDatabase, { afterSeq, throughSeq }: LostSeqs): void {
   database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (?, ?)').run(afterSeq, throughSeq)
 }
 
-/** Lists what may be lost at the end of the archive: a range for each repair, and for a copy. */
+/** Lists what may be lost: a range for each end of the archive that a repair or a copy has left, and for each lost block. */
 export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   const lost = database.prepare<[], LostSeqs>(
-    'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows WHERE after_seq >= 0',
+    'SELECT after_seq AS afterSeq, through_seq AS throughSeq FROM lost_rows WHERE after_seq >= 0 ORDER BY after_seq',
   )
   return lost.all()
+}
+
+/** What a reader is told of them. */
+export function lostMessage(firstSeq: number, lastSeq: number): string {
+  return `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired or restored`
 }
 
 /** A repair was stopped that had begun to make a damaged log whole. */

@@ -11,6 +11,7 @@ import { type CatchUp, type Fanout, frameText } from '@tributary/fanout'
 import { isDamage } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { VisibleRow } from '../archive/archive.ts'
+import { lostMessage, type LostSeqs } from '../archive/lost-rows.ts'
 import { BlockCache, BlockRun, type OnUnreadableRow } from './block-cache.ts'
 import { type BlockPlace, BlockPlaces } from './block-places.ts'
 import { FilterGroup, type Subscription, subscriptionKey } from './filter-group.ts'
@@ -32,6 +33,8 @@ export interface DeliveryOptions {
   cacheBytesMax: number
   /** Whose records are not shown as of now. Published rows change it. Default: nobody's. */
   hidden?: HiddenAccounts
+  /** Rows that are gone, the oldest first: readers that pass them are told. Default: none. */
+  lost?: readonly LostSeqs[]
   onUnreadableRow: OnUnreadableRow
   /** Told once of a block that is damaged; readers are told too, and pass over it. */
   onUnreadableBlock: OnUnreadableBlock
@@ -57,6 +60,7 @@ export class Delivery {
   #unmatched: LiveRun[] = []
   /** Bytes of messages that were published in this turn of the event loop. */
   #publishedBytes = 0
+  readonly #lost: readonly LostSeqs[]
   readonly #onUnreadable: OnUnreadableRow
   readonly #onUnreadableBlock: OnUnreadableBlock
   /** Keys of damaged blocks that were told of. */
@@ -69,6 +73,7 @@ export class Delivery {
     this.#tail = new MemoryTail(tailBytesMax, this.#blocks.blockSeq)
     this.#cache = new BlockCache(cacheBytesMax)
     this.#hidden = options.hidden ?? new HiddenAccounts()
+    this.#lost = options.lost ?? []
     this.#onUnreadable = onUnreadableRow
     this.#onUnreadableBlock = onUnreadableBlock
   }
@@ -195,6 +200,9 @@ export class Delivery {
 
   async #readBlock(wants: Wants, afterSeq: number, maxBytes: number, rendition: Rendition): Promise<CatchUp> {
     const place = this.#blocks.blockAfter(afterSeq)
+    const nextSeq = Math.min(place?.minSeq ?? Infinity, this.#tail.floorSeq + 1)
+    const lost = this.#lost.find(({ throughSeq }) => throughSeq > afterSeq && throughSeq < nextSeq)
+    if (lost) return tellLost(lost, afterSeq, rendition)
     // Between two blocks, or between the last one and the tail, there may be seqs that no row has.
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
     const run = await this.#run(place)
@@ -222,7 +230,20 @@ export class Delivery {
 function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number, rendition: Rendition): CatchUp {
   const firstSeq = Math.max(minSeq, afterSeq + 1)
   const message = `Events ${firstSeq} to ${lastSeq} of the archive are damaged and were left out`
-  const info = renderInfo({ name: 'UnreadableEvents', message, firstSeq, lastSeq })
-  const frame = rendition.frame(frameText(info))
-  return { frames: frame.length > 0 ? [frame] : [], lastSeq }
+  return notice({ message, firstSeq, lastSeq }, rendition)
+}
+
+/** The same in the place of rows that are gone. */
+function tellLost(lost: LostSeqs, afterSeq: number, rendition: Rendition): CatchUp {
+  const firstSeq = Math.max(lost.afterSeq, afterSeq) + 1
+  const lastSeq = lost.throughSeq
+  return notice({ message: lostMessage(firstSeq, lastSeq), firstSeq, lastSeq }, rendition)
+}
+
+function notice(
+  missed: { message: string; firstSeq: number; lastSeq: number },
+  rendition: Rendition,
+): CatchUp {
+  const frame = rendition.frame(frameText(renderInfo({ name: 'UnreadableEvents', ...missed })))
+  return { frames: frame.length > 0 ? [frame] : [], lastSeq: missed.lastSeq }
 }

@@ -1,6 +1,6 @@
 import type { SealedSegment } from '@tributary/segment/node'
 import { XrpcError } from '@tributary/xrpc'
-import type { LostSeqs } from '../archive/lost-rows.ts'
+import { lostMessage, type LostSeqs } from '../archive/lost-rows.ts'
 import type { Info } from '../delivery/render.ts'
 import type { StartSource } from './time-seeks.ts'
 
@@ -92,8 +92,7 @@ async function timePosition(
 }
 
 function lostRows(firstSeq: number, lastSeq: number): Info {
-  const message = `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired or restored`
-  return { name: 'UnreadableEvents', message, firstSeq, lastSeq }
+  return { name: 'UnreadableEvents', message: lostMessage(firstSeq, lastSeq), firstSeq, lastSeq }
 }
 
 function futureCursor(cursor: number, headSeq: number): Info {
