@@ -36,7 +36,7 @@ test('the page of coverage says what is complete and what is unknown, without ma
   assert.match(headers.get('content-security-policy') ?? '', /^default-src 'none';/)
   assert.equal(/<script|<b>/.test(text), false)
   assert.match(text, /<h2>&#60;script src=&#34;\/\/evil\.example&#34;&#62;<\/h2>/)
-  const complete = `<dt class="complete">complete up to seq 77, and live since</dt><dd>${follow}, ${profile}</dd>`
+  const complete = `<dt class="complete">complete: what there was before seq 77, and every event since</dt><dd>${follow}, ${profile}</dd>`
   assert.equal(text.includes(complete), true)
   assert.match(text, /<dt class="unknown">unknown: no backfill of this PDS was done<\/dt>/)
   assert.match(text, /<dt>Segments that takedowns have yet to leave<\/dt><dd>none<\/dd>/)

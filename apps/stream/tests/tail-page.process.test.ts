@@ -19,7 +19,7 @@ test('a page shows events as they happen, those of a filter, and what is in them
   /** What the page shows, the newest first, as soon as there is so much of it. */
   const shown = async (count: number): Promise<Record<string, unknown>[]> => {
     const items = await browser.until(
-      `list.children.length >= ${count} && [...list.children].map((item) => item.textContent)`,
+      `list.children.length >= ${count} && [...list.querySelectorAll('pre')].map((item) => item.textContent)`,
     )
     return (items as string[]).map((text) => JSON.parse(text) as Record<string, unknown>)
   }
@@ -46,9 +46,19 @@ test('a page shows events as they happen, those of a filter, and what is in them
   account.create(first, {}, 'e')
   assert.deepEqual(await rkeys(3), ['e', 'd', 'c'])
 
-  // A browser tells a page nothing of a refusal: the page asks for it.
+  // Nothing moves while somebody reads.
+  await browser.until('held.click() ?? true')
+  account.create(first, { title: 'a tree' }, 'f')
+  await browser.until("more.textContent === '1 newer' && list.children.length === 3")
+  await browser.until('held.click() ?? true')
+  assert.deepEqual(await rkeys(4), ['f', 'e', 'd', 'c'])
+  const summary = await browser.until("document.querySelector('summary').textContent")
+  assert.match(String(summary), /^\d\d:\d\d:\d\dcreateorg\.impact\.collectiona treedid:plc:/)
+
+  // A browser tells a page nothing of a refusal: the page asks for it, and not again and again.
   await browser.until(`query.set('cursor', 'x') ?? socket.close() ?? true`)
   await browser.until("state.textContent.includes('cursor')")
-  await browser.until(`query.delete('cursor') ?? true`)
+  await browser.until('socket.readyState === 3')
+  await browser.until(`query.delete('cursor') ?? open() ?? true`)
   await browser.until("state.textContent === 'live'")
 })

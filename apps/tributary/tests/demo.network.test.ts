@@ -93,7 +93,7 @@ test('the running demo tells how to write and to operate, and ends all that it s
   assert.equal((await runCli(command.split(' '))).code, 0)
   // Each counts in its own unit.
   await demo.says(
-    /PDSs \d+ writes {2}relay \d+ commits .* stream \d+ rows .* index \d+ rows \(\d+ rows, [\d.]+ s\)/,
+    /PDSs \d+ writes {2}relay \d+ writes .* stream \d+ rows .* index \d+ rows \(\d+ rows, [\d.]+ s\)/,
   )
   await demo.leave()
   for (const [, url] of text.matchAll(/(http:\/\/[^\s/]+)/g)) await assert.rejects(fetch(url ?? ''))

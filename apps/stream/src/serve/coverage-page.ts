@@ -44,15 +44,22 @@ export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void 
 function sectionOf({ hostname, collections, pending, failed, unavailable }: HostCoverage): string {
   // Most often all collections of a PDS stand alike.
   const alike = Map.groupBy(collections, ({ status, completeAtSeq, reason }) =>
-    status === 'unknown' ? `unknown: ${reason}` : `complete up to seq ${completeAtSeq}, and live since`,
+    status === 'unknown' ? `unknown: ${reason}` : `complete: ${wholeSince(completeAtSeq)}`,
   )
   const groups = Array.from(alike, ([words, group]) => {
     const names = group.map(({ collection }) => escaped(collection)).join(', ')
     return `<dt class="${group[0]?.status}">${escaped(words)}</dt><dd>${names}</dd>`
   })
   return `<h2>${escaped(hostname)}</h2>
-<p>Repositories: ${pending} still to be read, ${failed} could not be read, ${unavailable} not there.</p>
+<p>Repositories: ${pending} still to be read, ${failed} could not be read, ${unavailable} unavailable at their PDS.</p>
 <dl>${groups.join('\n')}</dl>`
+}
+
+/** @param seq when everything from before was there; 0 when there was nothing before. */
+function wholeSince(seq = 0): string {
+  return seq === 0
+    ? 'every event since the stream began'
+    : `what there was before seq ${seq}, and every event since`
 }
 
 function listOf(facts: readonly [string, string][]): string {

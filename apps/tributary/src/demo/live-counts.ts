@@ -20,7 +20,7 @@ class Delays {
 
 export class LiveCounts {
   writes = 0
-  commits = 0
+  relayWrites = 0
   rows = 0
   indexedRows = 0
   feedEntries = 0
@@ -61,7 +61,7 @@ export class LiveCounts {
     timeMs: number
     writes: { collection: string; rkey: string; action: string }[]
   }): void {
-    this.commits++
+    this.relayWrites += commit.writes.length
     this.relayDelays.add(Date.now() - commit.timeMs)
     keep(this.#commitTimes, `${commit.did} ${commit.rev}`, commit.timeMs)
     for (const { action, collection, rkey } of commit.writes) {

@@ -145,7 +145,11 @@ function entryLine({ view }: FeedEntry): string {
   const { title, summary, metric, subject } = content
   const about = isNamed(subject) ? subject.handle : undefined
   const text = [title, summary, metric, about].find((value) => typeof value === 'string') ?? ''
-  return `${kind.padEnd(26)} ${(actor?.displayName ?? actor?.handle ?? '').padEnd(18)} ${text}`
+  return `${kind.padEnd(26)} ${inColumn(actor?.displayName ?? actor?.handle ?? '', 18)} ${text}`
+}
+
+function inColumn(text: string, width: number): string {
+  return text.length > width ? `${text.slice(0, width - 1)}…` : text.padEnd(width)
 }
 
 function isNamed(value: unknown): value is { handle: string } {
@@ -170,11 +174,11 @@ function summaryOf(counts: LiveCounts, newestEntry: string): string {
 
 /** Each stage in its own unit, and how far it is behind: the index behind the stream, all others behind the PDSs. */
 function stagesOf(counts: LiveCounts): { stage: string; count: number; unit: string; behind: string }[] {
-  const { writes, commits, rows, indexedRows, feedEntries, indexLagMs } = counts
+  const { writes, relayWrites, rows, indexedRows, feedEntries, indexLagMs } = counts
   const seconds = (ms: number | undefined): string => (ms === undefined ? '' : `${(ms / 1000).toFixed(1)} s`)
   return [
     { stage: 'PDSs', count: writes, unit: 'writes', behind: '' },
-    { stage: 'relay', count: commits, unit: 'commits', behind: seconds(counts.relayDelays.medianMs) },
+    { stage: 'relay', count: relayWrites, unit: 'writes', behind: seconds(counts.relayDelays.medianMs) },
     { stage: 'stream', count: rows, unit: 'rows', behind: seconds(counts.streamDelays.medianMs) },
     {
       stage: 'index',
@@ -204,6 +208,10 @@ log       ${logFile}
 token     ${operatorTokenFile} (of the operator)
 
 ${accountLines(cast)}
+
+To see in a browser:
+  ${urls.stream}/tail        events as they happen
+  ${urls.stream}/coverage    what the stream has of every PDS
 
 To try, in another terminal:
   ${curl('getFeed')}
