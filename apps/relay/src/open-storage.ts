@@ -68,7 +68,7 @@ export async function openStorage(
   resources.defer(() => notices.close())
   const refusals = new RefusalLog(writer.refusals(fileOf('refusals')), fail)
   resources.defer(() => refusals.close())
-  const sources = new SourceSet(policy, store.sources, nowMs, log.files.at(-1)?.lastTimeMs)
+  const sources = new SourceSet(policy, store.sources, nowMs)
   const trail = new StateTrail(store, () => sources.sources, clock)
   resources.defer(() => trail.close())
   // A record of an account that an operator hides does not say whether there was a slot for it.

@@ -15,6 +15,7 @@ export function sampleSource(nowMs?: () => number, place = pds): Source {
     lostAtMs: 0,
     revision: 0,
     walkFrom: '',
+    caughtUpAtMs: 0,
   }
   const stored = { id: 1, ...place, ...start }
   return new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }, nowMs)

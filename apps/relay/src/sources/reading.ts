@@ -106,6 +106,11 @@ export class Reading {
     return Math.max(0, this.#readSinceMs === undefined ? this.#unreadMs : this.#readLagMs(this.#readSinceMs))
   }
 
+  /** Everything is known that it sent until then. */
+  get caughtUpAtMs(): number {
+    return this.#nowMs() - this.lagMs
+  }
+
   get #unreadMs(): number {
     return this.#nowMs() - this.#caughtUpAtMs
   }

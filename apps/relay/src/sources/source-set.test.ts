@@ -29,6 +29,7 @@ const stored: Omit<StoredSource, 'cursor'> = {
   lostAtMs: 0,
   revision: 0,
   walkFrom: '',
+  caughtUpAtMs: 0,
 }
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 
@@ -139,13 +140,13 @@ test('what was left out of an account is forgotten at every source when it is ma
   }
 })
 
-test('after a start a source is as far behind as the relay was away, and a new one since it was added', () => {
+test('after a start a source is behind since it was caught up with, and a new one since it was added', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sources-'))
   try {
     const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
-    const lastLoggedMs = Date.now() + 60_000
-    const nowMs = lastLoggedMs + 600_000
-    const set = new SourceSet(policy, [{ ...stored, cursor: 50 }], () => nowMs, lastLoggedMs)
+    const caughtUpAtMs = Date.now() + 60_000
+    const nowMs = caughtUpAtMs + 600_000
+    const set = new SourceSet(policy, [{ ...stored, cursor: 50, caughtUpAtMs }], () => nowMs)
     assert.equal(set.byId(1)?.reading.lagMs, 600_000)
     assert.deepEqual([freshnessOf(set).status, freshnessOf(set).lagSeconds], ['stale', 600])
     const late = { id: 2, host: 'other.test.dev', url: 'wss://other.test.dev', addedAtMs: nowMs - 1000 }

@@ -28,7 +28,6 @@ interface Entry {
 export class SourceSet {
   readonly #policy: PolicyStore
   readonly #nowMs: () => number
-  readonly #lastLoggedMs: number
   readonly #byHost = new Map<string, Entry>()
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
@@ -38,19 +37,10 @@ export class SourceSet {
   #onWanted: (source: Source) => void = () => {}
   #onRemoved: (source: Source) => void = () => {}
 
-  /**
-   * @param positions of sources from before; one that has no policy yet is taken as approved.
-   * @param lastLoggedMs when the relay logged its last event before this start; 0 if it never did.
-   */
-  constructor(
-    policy: PolicyStore,
-    positions: readonly StoredSource[],
-    nowMs: () => number = Date.now,
-    lastLoggedMs = 0,
-  ) {
+  /** @param positions of sources from before; one that has no policy yet is taken as approved. */
+  constructor(policy: PolicyStore, positions: readonly StoredSource[], nowMs: () => number = Date.now) {
     this.#policy = policy
     this.#nowMs = nowMs
-    this.#lastLoggedMs = lastLoggedMs
     this.#globalBucket = new TokenBucket({ perSecond: policy.limits.eventsPerSecond }, nowMs)
     const positionOf = new Map(positions.map((position) => [position.id, position]))
     const known = new Set(policy.sources().map(({ id }) => id))
@@ -222,10 +212,11 @@ export class SourceSet {
       lostAtMs: 0,
       revision: 0,
       walkFrom: '',
+      caughtUpAtMs: 0,
     }
     const chosen = this.#policy.positionOf(id)
     const from = withChosen(position ?? start, chosen, this.#nowMs())
-    const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
+    const source = new Source(from, stored, this.#nowMs)
     if (chosen?.epoch === from.epoch) source.movedOnTo = chosen.cursor
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)

@@ -42,6 +42,8 @@ export interface StoredSource {
   revision: number
   /** Since the loss, accounts were looked after whose DIDs come before this. Empty when none were. */
   walkFrom: string
+  /** Everything that it sent until then was known when this was stored, in milliseconds since 1970. 0: none was read. */
+  caughtUpAtMs: number
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -130,15 +132,14 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    */
   readonly #newestLogged: Map<Did, number>
   #hasNotedLogged = false
+  readonly #wasReadBefore: boolean
   /** After a restart: the newest event that was done before it and that the cursor had not passed. 0 when there was none. */
   #doneUpTo: number
 
-  /** @param lastLoggedMs when the relay logged its last event before it was started; 0 if it never did. */
   constructor(
     stored: StoredSource,
     { policy, revision, addedAtMs }: PolicySource,
     nowMs: () => number = Date.now,
-    lastLoggedMs = 0,
   ) {
     this.id = stored.id
     this.host = stored.host
@@ -158,8 +159,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.looks = new Map(stored.looks)
     this.nowMs = nowMs
     this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
-    // Its lag counts from when the relay last ran, or from when the source was added, if that was later.
-    this.reading = new Reading(this, nowMs, Math.max(addedAtMs, lastLoggedMs))
+    this.#wasReadBefore = stored.caughtUpAtMs > 0 || this.hasBegun
+    this.reading = new Reading(this, nowMs, Math.max(addedAtMs, stored.caughtUpAtMs))
   }
 
   /** What it is doing at this moment, and why. */
@@ -208,6 +209,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   /** Whether events of this epoch were read, also before a restart, and when the cursor has not passed any of them. */
   get hasBegun(): boolean {
     return this.receivedSeq > 0 || this.#done.size > 0
+  }
+
+  /** Whether there was a connection to it, also before a restart. */
+  get wasRead(): boolean {
+    return this.#wasReadBefore || this.lastConnectedAtMs > 0
   }
 
   /** Events that were received, and that the cursor has not passed. */
@@ -347,6 +353,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
       newestLogged: [...this.#newestLogged],
       looks: [...this.looks],
     }
-    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs, revision, walkFrom }
+    const caughtUpAtMs = this.wasRead ? this.reading.caughtUpAtMs : 0
+    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs, revision, walkFrom, caughtUpAtMs }
   }
 }

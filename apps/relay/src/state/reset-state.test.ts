@@ -14,7 +14,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
   prepare(before)
   before.exec(`
     UPDATE applied SET seq = 70;
-    INSERT INTO source VALUES (3, 'pds.example', 'wss://pds.example', 55, 2, 0, '[57]', '[["did:plc:a", 57]]', '[["did:plc:a", true]]', 9, 4, 'did:plc:b');
+    INSERT INTO source VALUES (3, 'pds.example', 'wss://pds.example', 55, 2, 0, '[57]', '[["did:plc:a", 57]]', '[["did:plc:a", true]]', 9, 4, 'did:plc:b', 60);
     INSERT INTO account (did, source_id, upstream_status, rev, is_desynchronized, local_status)
       VALUES ('did:plc:a', 3, 'active', '3k', 0, NULL), ('did:plc:b', 3, 'deleted', '3k', 1, 'takendown');
     INSERT INTO repo_collection VALUES ('a.b.c', 'did:plc:a')`)
@@ -25,7 +25,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
   assert.deepEqual(all('SELECT seq FROM applied'), [{ seq: 0 }])
   assert.deepEqual(
     all(
-      'SELECT id, host, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, revision, walk_from FROM source',
+      'SELECT id, host, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, revision, walk_from, caught_up_at_ms FROM source',
     ),
     [
       {
@@ -40,6 +40,7 @@ test('a state that is reset keeps the ids of sources and the takedowns, and noth
         lost_at_ms: 9,
         revision: 4,
         walk_from: '',
+        caught_up_at_ms: 60,
       },
     ],
   )

@@ -23,11 +23,12 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     ON CONFLICT (did) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join()}`)
   const dropAccount = db.prepare('DELETE FROM account WHERE did = ? AND source_id = 0')
   const putSource = db.prepare(`
-    INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
       epoch = excluded.epoch, epoch_at_ms = excluded.epoch_at_ms, ahead = excluded.ahead,
       newest_logged = excluded.newest_logged, looks = excluded.looks, lost_at_ms = excluded.lost_at_ms,
-      revision = excluded.revision, walk_from = excluded.walk_from`)
+      revision = excluded.revision, walk_from = excluded.walk_from,
+      caught_up_at_ms = excluded.caught_up_at_ms`)
   const putIdentity = db.prepare(`
     INSERT INTO identity VALUES (?, ?, ?)
     ON CONFLICT (did) DO UPDATE SET document = excluded.document, fetched_at_ms = excluded.fetched_at_ms`)
@@ -79,9 +80,11 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
         lostAtMs,
         revision,
         walkFrom,
+        caughtUpAtMs,
       } = source
       const known = [ahead, newestLogged, looks].map((list) => JSON.stringify(list))
-      putSource.run(id, host, url, cursor, epoch, epochAtMs, ...known, lostAtMs, revision, walkFrom)
+      const since = [lostAtMs, revision, walkFrom, caughtUpAtMs]
+      putSource.run(id, host, url, cursor, epoch, epochAtMs, ...known, ...since)
     }
     for (const [did, text, fetchedAtMs] of identities) {
       if (text === null) dropIdentity.run(did)

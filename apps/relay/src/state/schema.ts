@@ -46,6 +46,7 @@ const migrations = [
   `ALTER TABLE source ADD COLUMN lost_at_ms INTEGER NOT NULL DEFAULT 0;`,
   `ALTER TABLE source ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;`,
   `ALTER TABLE source ADD COLUMN walk_from TEXT NOT NULL DEFAULT '';`,
+  `ALTER TABLE source ADD COLUMN caught_up_at_ms INTEGER NOT NULL DEFAULT 0;`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

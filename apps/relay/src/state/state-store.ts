@@ -22,6 +22,7 @@ interface SourceRow {
   lost_at_ms: number
   revision: number
   walk_from: string
+  caught_up_at_ms: number
 }
 
 /** An account of `listRepos`, with its newest commit. */
@@ -222,7 +223,7 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, walk_from, ...same }) => ({
+    .map(({ epoch_at_ms, ahead, newest_logged, looks, lost_at_ms, walk_from, caught_up_at_ms, ...same }) => ({
       ...same,
       epochAtMs: epoch_at_ms,
       ahead: JSON.parse(ahead) as number[], // written by the state thread
@@ -230,5 +231,6 @@ function readSources(db: Database.Database): StoredSource[] {
       looks: JSON.parse(looks) as [Did, boolean][], // written by the state thread
       lostAtMs: lost_at_ms,
       walkFrom: walk_from,
+      caughtUpAtMs: caught_up_at_ms,
     }))
 }

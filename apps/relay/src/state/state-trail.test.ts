@@ -17,12 +17,11 @@ import { StateTrail } from './state-trail.ts'
 const did = `did:plc:${'a'.repeat(24)}` as Did // of the right form
 const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
 
-function trailOf(t: TestContext) {
+function trailOf(t: TestContext, { clock = new TestClock(), nowMs = (): number => 0 } = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'state-trail-'))
   const path = join(directory, 'state.sqlite')
-  const clock = new TestClock()
   const store = new StateStore(path)
-  const source = sampleSource(() => 0)
+  const source = sampleSource(nowMs)
   const trail = new StateTrail(store, () => [source], clock)
   const account = store.accounts.take(did)
   store.accounts.assign(account, 1, 'active')
@@ -219,6 +218,26 @@ test('a busy account is written every four seconds, and the last of it at the en
   await trail.close()
   await store.whenWritten()
   assert.deepEqual([stored().seq, stored().rev], [50, rev(50)])
+})
+
+test('a stop stores until when sources were caught up with that sent nothing, and so does each minute', async (t) => {
+  const clock = new TestClock()
+  const { trail, store, source, path } = trailOf(t, { clock, nowMs: () => clock.nowMs() })
+  const caughtUpAtMs = (): unknown => {
+    const db = new Database(path, { readonly: true })
+    const at = db.prepare('SELECT caught_up_at_ms FROM source').pluck().get()
+    db.close()
+    return at
+  }
+  source.lastConnectedAtMs = clock.nowMs()
+  source.reading.open()
+  await clock.pass(60_000)
+  await store.whenWritten()
+  assert.ok(clock.nowMs() - Number(caughtUpAtMs()) < 60_000, String(caughtUpAtMs()))
+  await clock.pass(5000)
+  await trail.close()
+  await store.whenWritten()
+  assert.equal(caughtUpAtMs(), clock.nowMs())
 })
 
 test('a cursor passes, and names above it tell, only what the stored state accounts for', async (t) => {

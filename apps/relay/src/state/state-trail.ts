@@ -25,6 +25,11 @@ const looksPerWrite = 16
 const changesMax = 100_000
 /** Events since the last cut, above which no more should come: some 15 MB, and as much for a cut that is not written yet. */
 const receivedMax = 100_000
+/**
+ * How often sources that are read are stored although nothing moved. After a kill, a source that sends nothing looks
+ * behind by so long at most.
+ */
+const storeReadEveryMs = 50_000
 const none: readonly string[] = []
 
 /** The state after a record. */
@@ -42,7 +47,7 @@ interface Cut {
 export class StateTrail {
   readonly #store: StateStore
   readonly #sources: () => Iterable<Source>
-  readonly #timer: Disposable
+  readonly #timers = new DisposableStack()
   /** Rows of the accounts that changed since the last cut. */
   #changed = new Set<number>()
   #collections: Cut['collections'] = []
@@ -68,9 +73,16 @@ export class StateTrail {
     this.#sources = sources
     this.#pushedSeq = this.#durableSeq = store.appliedSeq
     this.#strangers = new Set(Array.from(store.accounts.strangers, ({ did }) => did))
-    this.#timer = clock.every(lookEveryMs, () => {
-      if (--this.#looksLeft <= 0 || this.isFull) this.flush()
-    })
+    this.#timers.use(
+      clock.every(lookEveryMs, () => {
+        if (--this.#looksLeft <= 0 || this.isFull) this.flush()
+      }),
+    )
+    this.#timers.use(
+      clock.every(storeReadEveryMs, () => {
+        for (const source of sources()) if (source.reading.isOpen) this.#noted.add(source)
+      }),
+    )
     store.onWritten(() => {
       if (this.#noted.size > 0 || this.isFull) this.flush()
       else this.#write()
@@ -167,7 +179,9 @@ export class StateTrail {
 
   /** Hands everything to the database. All of it is durable in the log. */
   async close(): Promise<void> {
-    this.#timer[Symbol.dispose]()
+    this.#timers.dispose()
+    // Their lag counts from this stop when they were caught up.
+    for (const source of this.#sources()) if (source.isWanted && source.wasRead) this.#noted.add(source)
     await this.#store.whenWritten()
     this.flush()
   }
