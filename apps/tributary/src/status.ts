@@ -242,10 +242,14 @@ async function hostsOf(
     const why = error instanceof Error ? error.message : String(error)
     return { faults: [`relay: Its sources cannot be listed: ${why}`] }
   }
-  const faulty = hosts.filter(({ state }) => faultyStates.includes(String(state)))
+  const read = hosts.filter(({ state }) => readStates.includes(String(state)))
+  // While nothing is read at all, the errors of those that are dialled tell why.
+  const isFaulty = ({ state, lastError }: Json): boolean =>
+    faultyStates.includes(String(state)) ||
+    (read.length === 0 && state === 'connecting' && lastError !== undefined)
+  const faulty = hosts.filter(isFaulty)
   const lines = faulty.slice(0, hostLinesMax).map(describeHost)
   if (faulty.length > lines.length) lines.push(`and ${counted(faulty.length - lines.length, 'more source')}`)
-  const read = hosts.filter(({ state }) => readStates.includes(String(state)))
   return { reads: `${read.length} of ${counted(hosts.length, 'PDS')}`, faults: lines }
 }
 

@@ -42,7 +42,9 @@ export function freshnessOf(set: SourceSet): Freshness {
   if (reading === 'paused-disk-floor')
     reasons.push('No source is read: less disk is free than diskFreeMbMin.')
   if (isCutOff) {
-    const since = `the last one was caught up with ${seconds(lagMs)} s ago`
+    const since = wanted.some(({ wasRead }) => wasRead)
+      ? `the last one was caught up with ${seconds(lagMs)} s ago`
+      : 'none has been read yet'
     reasons.push(`None of ${wanted.length} sources is connected: ${since}.`)
   }
   for (const { host, reading } of connected)
@@ -65,8 +67,10 @@ function lagsOf(sources: readonly Source[]): number[] {
   return sources.map(({ reading }) => reading.lagMs)
 }
 
+/** How long ago the last one was caught up with. Sources that were never read count when there are no others. */
 function leastLagMs(sources: readonly Source[]): number {
-  return Math.min(...lagsOf(sources))
+  const read = sources.filter(({ wasRead }) => wasRead)
+  return Math.min(...lagsOf(read.length > 0 ? read : sources))
 }
 
 function seconds(ms: number): number {

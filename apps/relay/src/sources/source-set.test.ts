@@ -140,6 +140,21 @@ test('what was left out of an account is forgotten at every source when it is ma
   }
 })
 
+test('of sources that were never read none is said to have been caught up with', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+    const fresh = { ...stored, cursor: 0, ahead: [] }
+    const reasonsOf = (caughtUpAtMs: number): string[] =>
+      freshnessOf(new SourceSet(policy, [{ ...fresh, caughtUpAtMs }])).reasons
+    assert.deepEqual(reasonsOf(0), ['None of 1 sources is connected: none has been read yet.'])
+    assert.match(reasonsOf(Date.now()).join(), /^None of 1 sources is connected: the last one was caught up/)
+    policy.close()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
 test('after a start a source is behind since it was caught up with, and a new one since it was added', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sources-'))
   try {
