@@ -169,6 +169,12 @@ test('verify --live names each fault and fails', async () => {
   const reasons = [...stdout.matchAll(/^fault: (\S+) /gm)].map(([, reason]) => reason)
   assert.deepEqual(reasons, ['invalid-mst', 'bad-signature', 'rev-not-increasing', 'inactive-account'])
   assert.match(stdout, /: 4 faults$/m)
+  // Without the directory nothing is known of the relay, which is not at fault.
+  const keyless = ['--plc', 'http://127.0.0.1:1', '--cursor', '0', '--count', count]
+  const unchecked = await runCli(['verify', '--live', host.url, ...keyless])
+  assert.match(unchecked.stdout, /^not checked: at seq \d+ of did:\S+: /)
+  assert.match(unchecked.stdout, new RegExp(`^${count} messages \\(.* unchecked.*: 0 faults$`, 'm'))
+  assert.equal(unchecked.code, 69)
   const nobody = await runCli(['verify', '--live', 'http://127.0.0.1:1', '--count', '1'])
   assert.equal(nobody.code, 69)
   assert.match(nobody.stderr, /^tributary verify: 127\.0\.0\.1:1 did not answer as a relay: [^\n]+\n$/)

@@ -34,7 +34,6 @@ export interface LiveFault {
     | 'rev-not-increasing'
     | 'chain-broken'
     | 'inactive-account'
-    | 'identity-unavailable'
   detail: string
 }
 
@@ -45,6 +44,8 @@ interface Seen {
   isActive: boolean
 }
 
+const unknownPlace = { rev: undefined, data: undefined }
+
 /** A commit may be made by one clock and its key replaced by another. */
 const clockSkewMs = 60_000
 
@@ -53,6 +54,8 @@ export interface LiveCheckOptions {
   /** Keys that an account had before its present one. */
   earlierKeysOf: (did: Did) => Promise<EarlierKey[]>
   onFault: (fault: LiveFault) => void
+  /** Told of each message that could not be checked, because no key of its account could be read. */
+  onUnchecked: (message: Pick<LiveFault, 'seq' | 'did' | 'detail'>) => void
 }
 
 export class LiveCheck {
@@ -64,6 +67,8 @@ export class LiveCheck {
   /** Messages by kind. */
   readonly counts: Record<string, number> = {}
   faults = 0
+  /** Messages that could not be checked. They are counted as `unchecked` too. */
+  unchecked = 0
   lastSeq = 0
 
   constructor(options: LiveCheckOptions) {
@@ -89,9 +94,12 @@ export class LiveCheck {
     try {
       event = message.ok ? await this.#verify(message) : message
     } catch (error) {
-      if (error instanceof IdentityError || error instanceof FetchError)
-        return fault('identity-unavailable', error.message)
-      throw error
+      if (!(error instanceof IdentityError || error instanceof FetchError)) throw error
+      this.unchecked++
+      this.#count('unchecked')
+      // The next message of the account need not fit to the one before this.
+      if (message.ok && isSigned(message)) Object.assign(this.#account(message.did), unknownPlace)
+      return this.#options.onUnchecked({ ...placeOf(message), detail: error.message })
     }
     this.#count(event.ok ? event.kind : 'refused')
     if (!event.ok) return fault(event.reason, event.detail)

@@ -32,7 +32,7 @@ export interface VerifyLiveOptions {
 
 /**
  * Runs until it is stopped, a limit is reached or the relay closes. Returns the exit code: 1 when something was wrong, or
- * when the relay ended it.
+ * when the relay ended it, else 69 when messages could not be checked.
  */
 export async function runVerifyLive(options: VerifyLiveOptions): Promise<number> {
   const url = addressOf(options)
@@ -46,15 +46,25 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
     resolver: createResolver(where),
     earlierKeysOf: (did) => earlierKeysOf(did, where),
     onFault: options.json ? (fault) => printLine({ fault }) : printFault,
+    onUnchecked: options.json ? (notChecked) => printLine({ notChecked }) : printUnchecked,
   })
   const ending = await read(url, check, options)
   if (options.json) {
-    const { messages, counts, accounts, lastSeq, faults } = check
-    printLine({ messages, counts, accounts, lastSeq, faults, ...(ending && { ending: ending.reason }) })
+    const { messages, counts, accounts, lastSeq, faults, unchecked } = check
+    printLine({
+      messages,
+      counts,
+      accounts,
+      lastSeq,
+      faults,
+      unchecked,
+      ...(ending && { ending: ending.reason }),
+    })
   } else if (!ending?.isUnanswered) process.stdout.write(textOfCounts(check))
   if (ending) sayError(`tributary verify: ${ending.reason}`)
   if (ending?.isUnanswered) return exitCodes.noAnswer
-  return check.faults === 0 && !ending ? exitCodes.done : exitCodes.failed
+  if (check.faults > 0 || ending) return exitCodes.failed
+  return check.unchecked > 0 ? exitCodes.noAnswer : exitCodes.done
 }
 
 function textOfCounts({ counts, messages, accounts, lastSeq, faults }: LiveCheck): string {
@@ -124,7 +134,15 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   return state.ending
 }
 
-function printFault({ seq, did, reason, detail }: LiveFault): void {
-  const text = `fault: ${reason} at seq ${seq ?? 'unknown'} of ${did ?? 'unknown'}: ${detail}`
+function printFault({ reason, ...found }: LiveFault): void {
+  printFound(`fault: ${reason}`, found)
+}
+
+function printUnchecked(found: Omit<LiveFault, 'reason'>): void {
+  printFound('not checked:', found)
+}
+
+function printFound(what: string, { seq, did, detail }: Omit<LiveFault, 'reason'>): void {
+  const text = `${what} at seq ${seq ?? 'unknown'} of ${did ?? 'unknown'}: ${detail}`
   process.stdout.write(`${printable(text)}\n`)
 }
