@@ -67,8 +67,8 @@ function serviceOf(command: Command): 'relay' | 'stream' | undefined {
 }
 
 /**
- * The database of the index, and the labelers that count in it: by the settings of the index, and what these do not say as `up`
- * has it. Ends the process with 78 when the settings of the index need attention.
+ * The database of the index, the labelers that count in it, and where the index answers if an `up` runs it: by the settings of
+ * the index, and what these do not say as `up` has it. Ends the process with 78 when the settings of the index need attention.
  *
  * @param name of the command, for messages
  * @param args settings of the index
@@ -76,20 +76,22 @@ function serviceOf(command: Command): 'relay' | 'stream' | undefined {
 export function indexFromSettings(
   name: string,
   args: readonly string[],
-): { place: string; labelers: readonly string[] } {
+): { place: string; labelers: readonly string[]; url?: string } {
   const settings = readSettingsOrExit(name, serviceSettings.index, args)
   const given = givenToProgram(serviceSettings.index, { args })
   const file = settingsFileOf(args)
   const { settings: up } = readProgramSettings(upSettings, {
     args: file === undefined ? [] : [`--settings=${file}`],
   })
-  const labelers = given.has('labelers') ? settings.labelers : (up?.labelers ?? settings.labelers)
+  const note = up && readRunNote(up.dataDirectory)
+  const labelers = given.has('labelers') ? settings.labelers : (note?.labelers ?? up?.labelers ?? [])
   const own = settings.databaseUrl ?? settings.databasePath
   if (up === undefined || given.has('databaseUrl') || given.has('databasePath'))
     return { place: own, labelers }
   const path = join(up.dataDirectory, 'index', 'index.sqlite')
   const place = up.databaseUrl ?? (existsSync(path) || !existsSync(own) ? path : own)
-  return { place, labelers }
+  const url = place === own ? undefined : note?.services.find(({ name }) => name === 'index')?.url
+  return { place, labelers, ...(url !== undefined && { url }) }
 }
 
 /** The settings file that the arguments name: its other sections are for the services. */

@@ -116,6 +116,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
   {
     await using up = await prepared.start(['--sources', network.pds[0]?.host ?? ''])
     await printed(up, 'sources    localhost:')
+    assert.match(up.stdout, /^labelers {3}did:/m)
     assert.match(up.stdout, /the stream watches app\.social\.actor\.profile and org\.hyperboards\.board/)
     await write('one')
     assert.deepEqual(titlesOf((await tail(1)).stdout), ['one'])

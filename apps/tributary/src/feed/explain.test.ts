@@ -14,27 +14,29 @@ const followed: Reasons = {
 }
 
 test('words say who brings an account in, how it is rated, and whether the kind was asked for', () => {
-  assert.equal(because(followed, asked), 'followed')
+  assert.equal(because(followed, asked, true), 'followed')
   assert.equal(
-    because({ ...followed, follows: [], endorsedBy: [evaluator] }, asked),
+    because({ ...followed, follows: [], endorsedBy: [evaluator] }, asked, true),
     `endorsed by ${evaluator}`,
   )
   const organization = { ...followed, isOrganization: true }
-  assert.equal(because(organization, asked), 'followed; an organization, not rated')
+  assert.equal(because(organization, asked, true), 'followed; an organization, not rated')
+  assert.equal(because(organization, asked, false), 'followed; an organization, ratings not looked at')
   const labels = [{ val: 'draft', src: labeler }] as const
   assert.equal(
     because(
       { ...organization, labels: [...labels] },
       { ...asked, quality: ['draft'], kinds: ['cert.create'] },
+      true,
     ),
     `followed; an organization, rated draft by ${labeler}; of a kind that was asked for`,
   )
-  assert.equal(because(followed, { ...asked, quality: ['draft'] }), 'followed; no organization')
+  assert.equal(because(followed, { ...asked, quality: ['draft'] }, true), 'followed; no organization')
 })
 
 test('an account that nobody brings in any more is told as such', () => {
-  assert.match(because(undefined, asked), /^nothing in the index database/)
-  assert.match(because({ ...followed, follows: [] }, asked), /^nothing in the index database/)
+  assert.match(because(undefined, asked, true), /^nothing in the index database/)
+  assert.match(because({ ...followed, follows: [] }, asked, true), /^nothing in the index database/)
 })
 
 test('the account of a record is named by its address', () => {

@@ -19,12 +19,15 @@ export interface Asked {
 /** Time to read what speaks for the accounts of some pages. */
 const readMs = 60_000
 
-/** Reads the reasons for the accounts of these records, by account. @throws what the index store throws. */
+/**
+ * Reads the reasons for the accounts of these records, by account, and says whether any labeler is known whose ratings count.
+ * @throws what the index store throws.
+ */
 export async function reasonsFor(
   subjects: readonly string[],
   { viewer, evaluators }: Asked,
   { databasePath, labelers }: ExplainOptions,
-): Promise<ReadonlyMap<string, Reasons>> {
+): Promise<{ reasons: ReadonlyMap<string, Reasons>; hasLabelers: boolean }> {
   const settings = indexFromSettings('feed show', [
     ...(databasePath === undefined ? [] : [`--database-path=${databasePath}`]),
     ...(labelers === undefined ? [] : [`--labelers=${labelers.join(',')}`]),
@@ -37,7 +40,8 @@ export async function reasonsFor(
     dids: [...new Set(subjects.map(accountOf))].filter((did) => isDid(did)),
     now: BigInt(Date.now()) * 1000n,
   }
-  return await reader.snapshot({ timeoutMs: readMs }, (view) => view.reasons(query))
+  const reasons = await reader.snapshot({ timeoutMs: readMs }, (view) => view.reasons(query))
+  return { reasons, hasLabelers: query.labelers.length > 0 }
 }
 
 /** Whether somebody whom the viewer follows or trusts brings the account in. */
@@ -45,12 +49,20 @@ export function isSpokenFor(reasons: Reasons | undefined): reasons is Reasons {
   return reasons !== undefined && reasons.follows.length + reasons.endorsedBy.length > 0
 }
 
-/** In words: who brings the account in, what the quality rule says of it, and whether the kind was asked for. */
-export function because(reasons: Reasons | undefined, { quality, kinds }: Asked): string {
+/**
+ * In words: who brings the account in, what the quality rule says of it, and whether the kind was asked for.
+ * @param hasLabelers whether any labeler is known whose ratings count.
+ */
+export function because(
+  reasons: Reasons | undefined,
+  { quality, kinds }: Asked,
+  hasLabelers: boolean,
+): string {
   if (!isSpokenFor(reasons)) return 'nothing in the index database speaks for it now'
   const { follows, endorsedBy, isOrganization, labels } = reasons
   const rated = labels.map(({ val, src }) => `rated ${val} by ${src}`).join(', ')
-  const organization = isOrganization ? `an organization, ${rated || 'not rated'}` : 'no organization'
+  const unrated = hasLabelers ? 'not rated' : 'ratings not looked at'
+  const organization = isOrganization ? `an organization, ${rated || unrated}` : 'no organization'
   return [
     ...(follows.length > 0 ? ['followed'] : []),
     ...(endorsedBy.length > 0 ? [`endorsed by ${endorsedBy.join(', ')}`] : []),

@@ -90,14 +90,17 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
   const asked: Asked = { viewer, evaluators, quality, kinds }
   const { accountOf, because, isSpokenFor, reasonsFor } = await import('./explain.ts')
   const subjects = entries.map(({ subject }) => subject)
-  const reasons = await reasonsFor(subjects, asked, options)
+  const { reasons, hasLabelers } = await reasonsFor(subjects, asked, options)
   // Null where nothing speaks for an entry any more.
   const explained = entries.map((entry) => ({
     ...entry,
     because: reasons.get(accountOf(entry.subject)) ?? null,
   }))
   print(
-    explained.map((entry) => ({ ...rowOf(entry), because: because(entry.because ?? undefined, asked) })),
+    explained.map((entry) => ({
+      ...rowOf(entry),
+      because: because(entry.because ?? undefined, asked, hasLabelers),
+    })),
     explained,
     isCut,
     options,

@@ -19,6 +19,8 @@ const sqliteBusy = 5
 /** What `tributary status` reads. */
 export interface RunNote {
   pid: number
+  /** Labelers whose labels count in the feed. */
+  labelers?: readonly string[]
   services: {
     name: string
     url: string

@@ -56,6 +56,12 @@ function isOpenToOthers({ dev, host }: UpSettings, services: readonly ServicePla
   return dev && (!['127.0.0.1', '::1', 'localhost'].includes(host) || services.some(hasProxy))
 }
 
+/** The labelers that count in the feed, which may have settings of its own. */
+export function labelersOf(services: readonly ServicePlan[]): readonly string[] {
+  const env = services.find(({ name }) => name === 'feed')?.env ?? {}
+  return readProgramSettings(serviceSettings.feed, { env }).settings?.labelers ?? []
+}
+
 /** Whether a proxy is in front of this service, by the settings of `up` or by its own. */
 function hasProxy({ name, env }: ServicePlan): boolean {
   const { settings = {} } = readProgramSettings<SettingsSpec>(serviceSettings[name], { env })

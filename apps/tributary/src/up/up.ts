@@ -9,7 +9,7 @@ import type { ServiceName } from '../service-entry.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { renderLine } from './log-line.ts'
 import type { RunNote } from './data-directory.ts'
-import { prepareUp } from './prepare.ts'
+import { labelersOf, prepareUp } from './prepare.ts'
 import { type ServiceState, Supervisor } from './supervisor.ts'
 
 /** sysexits.h EX_CONFIG: no new start helps before the settings are changed. */
@@ -32,6 +32,7 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
   }
   const { settings, services } = prepared
   using locked = prepared.directory
+  const labelers = labelersOf(services)
   const style = process.stderr.isTTY ? 'terminal' : 'json'
   const note = new Map<string, RunNote['services'][number]>(
     services.map(({ name, url }) => [name, { name, url }]),
@@ -61,7 +62,7 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
   const noteRun = (): void => {
     clearTimeout(noteAgain)
     try {
-      locked.noteRun({ pid: process.pid, services: [...note.values()] })
+      locked.noteRun({ pid: process.pid, labelers, services: [...note.values()] })
       isNoted = true
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
@@ -72,6 +73,7 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
   }
 
   process.stdout.write(`data       ${locked.path}\nplc        ${settings.plcUrl}\n`)
+  process.stdout.write(`labelers   ${labelers.join(', ') || 'none: organizations are not rated'}\n`)
   const isNew = !existsSync(join(locked.path, 'stream'))
   if (isNew && services.some(({ given }) => given.includes('TRIBUTARY_STREAM_COLLECTIONS')))
     process.stdout.write(
