@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { hasFields } from './answer-lists.ts'
 import { readBytes } from './call-service.ts'
 import { counted } from './counted.ts'
+import { rebuildTrouble } from './index/rebuild-text.ts'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
 import { printable, writeTable } from './operator/text-table.ts'
 import { printJson } from './print-json.ts'
@@ -182,7 +183,9 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
   if (relay && relay.state !== 'connected')
     return { ...known, state: 'stale', faults: [relayFaults[relay.state] ?? notConnected(relay.state)] }
   const isStale = name === 'relay' && fresh?.isOk !== true
-  return { ...known, state: isStale ? 'stale' : 'ready', faults: isStale ? reasons : [] }
+  const trouble = rebuildTrouble(health?.body)
+  const faults = trouble === undefined ? [] : [`Its rebuild does not go on: ${trouble}`]
+  return { ...known, state: isStale ? 'stale' : 'ready', faults: isStale ? reasons : faults }
 }
 
 /** Why a stream that may well be connected does not read its relay, by the state that it tells. */
@@ -214,7 +217,8 @@ interface FreshAnswer {
   lagSeconds?: number
 }
 
-async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefined> {
+/** The JSON object that an address answers with. Undefined when there is none in time. */
+export async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefined> {
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(answerTimeoutMs) })
     const body: unknown = JSON.parse((await readBytes(response, answerBytesMax)).toString())

@@ -10,7 +10,8 @@ import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
 import { sayError } from '../say.ts'
 import { indexFromSettings } from '../settings-places.ts'
-import { rebuildText } from './rebuild-text.ts'
+import { ask } from '../status.ts'
+import { rebuildText, rebuildTrouble } from './rebuild-text.ts'
 
 /** How often it is looked how far a rebuild has come. */
 const lookEveryMs = 500
@@ -19,11 +20,11 @@ const plainEveryMs = 5000
 const accountMs = 60_000
 
 /** @throws UsageError for a setting that is not of the database. */
-function placeOf(command: string, settings: readonly string[]): string {
+function indexOf(command: string, settings: readonly string[]): ReturnType<typeof indexFromSettings> {
   for (const [name, flag] of givenToProgram(indexSettings, { args: settings, env: {} }))
     if (flag.startsWith('--') && name !== 'databaseUrl' && name !== 'databasePath')
       throw new UsageError(`${flag} is for the index service: leave it out`)
-  return indexFromSettings(`index ${command}`, settings).place
+  return indexFromSettings(`index ${command}`, settings)
 }
 
 /** Asks for a rebuild, and shows how far it has come until it is done. @returns the exit code. */
@@ -31,7 +32,8 @@ export async function rebuild(
   settings: readonly string[],
   { json, wait }: { json: boolean; wait: boolean },
 ): Promise<number> {
-  await using generations = openGenerations(placeOf('rebuild', settings))
+  const { place, url } = indexOf('rebuild', settings)
+  await using generations = openGenerations(place)
   const before = await generations.current()
   await generations.askForRebuild()
   if (!wait) {
@@ -43,7 +45,9 @@ export async function rebuild(
   for (let shownAt = -Infinity; (await generations.current()) === before;) {
     if (isTerminal || performance.now() - shownAt >= plainEveryMs) {
       shownAt = performance.now()
-      const text = rebuildText(await generations.progress(), before)
+      const progress = rebuildText(await generations.progress(), before)
+      const trouble = url === undefined ? undefined : rebuildTrouble((await ask(`${url}/_health`))?.body)
+      const text = trouble === undefined ? progress : `${progress}  ${printable(trouble)}`
       process.stderr.write(isTerminal ? `\r\x1b[2K${text}` : `${text}\n`)
     }
     await pause(lookEveryMs)
@@ -64,7 +68,7 @@ export async function account(
     sayError(`tributary index account: ${did} is no DID`)
     return exitCodes.usage
   }
-  await using reader = openIndexReader(placeOf('account', settings))
+  await using reader = openIndexReader(indexOf('account', settings).place)
   const report = await reader.snapshot({ timeoutMs: accountMs }, (view) => view.account(did))
   if (json) printJson(JSON.parse(JSON.stringify(report, plainNumbers)))
   else process.stdout.write(textOf(did, report))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { rebuildText } from './rebuild-text.ts'
+import { rebuildText, rebuildTrouble } from './rebuild-text.ts'
 
 test('a rebuild shows how far the next generation has come towards the present one', () => {
   const present = { generation: 3, cursor: 2000 }
@@ -20,4 +20,12 @@ test('a rebuild shows how far the next generation has come towards the present o
     ),
     / 100 % /,
   )
+})
+
+test('a rebuild that waits says why, and no other does', () => {
+  const detail = 'the stream answered 401'
+  assert.equal(rebuildTrouble({ rebuild: { state: 'waiting', detail } }), detail)
+  assert.equal(rebuildTrouble({ rebuild: { state: 'live', detail: '' } }), undefined)
+  assert.equal(rebuildTrouble({}), undefined)
+  assert.equal(rebuildTrouble(undefined), undefined)
 })

@@ -142,6 +142,8 @@ interface Change {
   inputOf?: (args: readonly string[]) => Json
   /** Without one the answer alone says what is so. */
   subject?: Subject
+  /** A line for stderr on what follows from the change, by what is so now. */
+  noteOf?: (now: Json) => string | undefined
   /** Says what is so where it is not about one thing. */
   tell?: (client: OperatorClient, answer: Json, print: Print) => Promise<void>
 }
@@ -153,7 +155,7 @@ export function change(
   summary: string,
   method: string,
   end: End,
-  { inputOf = (args) => argumentsOf(usage, args), subject, tell }: Change = {},
+  { inputOf = (args) => argumentsOf(usage, args), subject, noteOf, tell }: Change = {},
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   return command
@@ -169,6 +171,8 @@ export function change(
         if (tell) return await tell(client, await make(), printer(options))
         if (!subject) return printer(options)(await make())
         const { isChanged, now } = await changeSubject(subject, client, args, make)
+        const note = noteOf?.(now)
+        if (note !== undefined) sayError(`${fullName(command)}: ${note}`)
         if (json) return printJson({ ...now, ...(isChanged !== undefined && { isChanged }) })
         if (isChanged === false) process.stdout.write('nothing to change\n')
         printer(options)(now)

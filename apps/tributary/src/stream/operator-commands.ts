@@ -248,7 +248,15 @@ function addKeyCommands(keys: Command, end: End): void {
   quotas(
     change(keys, 'limit <id>', 'change what a key is allowed', 'updateKey', end, { inputOf: idOf, subject }),
   )
-  change(keys, 'revoke <id>', 'take a key back, at once', 'revokeKey', end, { inputOf: idOf, subject })
+  const revoked = { ...subject, shows: ['actor'] }
+  const revoke = 'take a key back, at once'
+  change(keys, 'revoke <id>', revoke, 'revokeKey', end, { inputOf: idOf, subject: revoked, noteOf: dependOn })
+}
+
+/** What depends on a key that was revoked. */
+function dependOn({ actor, owner }: Json): string | undefined {
+  if (actor !== 'settings') return undefined
+  return `the settings of the stream name this key, and what they gave it to reads the archive no more. With the key index of tributary up, that is its own index: stop up, remove archive-key in its data directory, and start it again (owner ${String(owner)})`
 }
 
 async function keyOf(client: OperatorClient, id: unknown): Promise<Json> {
