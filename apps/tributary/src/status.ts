@@ -52,7 +52,9 @@ export async function printStatus(
     return 1
   }
   if (note === undefined) {
-    process.stdout.write(`nothing runs on ${dataDirectory}: start it with tributary up\n`)
+    process.stdout.write(
+      `nothing runs on ${dataDirectory}: start it with tributary up,\nor name its data directory with --data-directory\n`,
+    )
     return 1
   }
   const reports = new Map<string, Report>()
