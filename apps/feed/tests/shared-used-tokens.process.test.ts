@@ -38,6 +38,34 @@ function spend(
   return store.spend({ issuer, nonce, expiresAt, network })
 }
 
+/** Keeps all others from the table of tokens. */
+class TableLock implements AsyncDisposable {
+  readonly #operator: pg.Client
+
+  private constructor(operator: pg.Client) {
+    this.#operator = operator
+  }
+
+  static async take(url: string): Promise<TableLock> {
+    const operator = new pg.Client({ connectionString: url })
+    await operator.connect()
+    await operator.query('begin; lock table "usedTokens" in access exclusive mode')
+    return new TableLock(operator)
+  }
+
+  async untilAwaited(): Promise<void> {
+    while ((await this.#operator.query('select 1 from pg_locks where not granted')).rows.length === 0);
+  }
+
+  async free(): Promise<void> {
+    await this.#operator.query('rollback')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#operator.end()
+  }
+}
+
 /** Makes so many live tokens of an issuer. */
 function fill(url: string, issuer: Did, count: number, from = network): Promise<void> {
   return runOnPostgres(
@@ -178,17 +206,27 @@ test('a connection that breaks while a token is spent costs that call', async ()
   await using proxy = await PostgresProxy.start(url)
   await using store = new SharedUsedTokens(proxy.url, () => noonMs, bounds)
   await store.prepare()
-  const operator = new pg.Client({ connectionString: url })
-  await operator.connect()
-  await operator.query('begin; lock table "usedTokens" in access exclusive mode')
+  await using lock = await TableLock.take(url)
   const spending = spend(store, 'a')
-  const isWaiting = async (): Promise<boolean> =>
-    (await operator.query('select 1 from pg_locks where not granted')).rows.length > 0
-  while (!(await isWaiting()));
+  await lock.untilAwaited()
   proxy.cut()
   await assert.rejects(spending, /Connection terminated/)
-  await operator.query('rollback')
-  await operator.end()
+  await lock.free()
+  assert.equal(await spend(store, 'a'), 'spent')
+})
+
+test('a call that waits too long for its verdict fails, and its token is not spent afterwards', async (t) => {
+  const url = await newDatabase()
+  await using store = new SharedUsedTokens(url, () => noonMs, bounds)
+  await store.prepare()
+  await using lock = await TableLock.take(url)
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const spending = spend(store, 'a')
+  await lock.untilAwaited()
+  t.mock.timers.tick(5000)
+  await assert.rejects(spending, /did not answer in time/)
+  await lock.free()
+  t.mock.timers.reset()
   assert.equal(await spend(store, 'a'), 'spent')
 })
 
@@ -216,7 +254,8 @@ test('a replica whose machine is gone within a transaction does not keep the oth
   proxy.silentAfter = 'pg_advisory_xact_lock'
   const lost = assert.rejects(spend(gone, 'a'))
   await eventually(() => proxy.isSilent)
-  await eventually(async () => (await spend(store, 'b').catch(() => undefined)) === 'spent')
+  let count = 0
+  await eventually(async () => (await spend(store, `b${count++}`).catch(() => undefined)) === 'spent')
   proxy.cut()
   await lost
   await gone[Symbol.asyncDispose]()

@@ -19,9 +19,9 @@ import {
 const storeLock = [0x74726962, 0x746f6b6e] as const
 /** Tokens are spent one at a time, so more connections would only wait. */
 const connectionsMax = 4
-/** Tokens of one network that wait for their turn. */
-const waitingMax = 100
-/** Time for a connection, and for each statement with its wait for the lock. */
+/** Tokens that wait for their turn: those of one network, and all. */
+const waitingMax = { ofNetwork: 100, inAll: 1000 }
+/** Time for a connection, and for each statement with its wait for the lock. A call waits no longer for all of it together. */
 const timeoutMs = 5000
 
 const tables = `
@@ -107,14 +107,30 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
 
   /**
    * Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. A network of which too many
-   * wait gets `full`. Storage errors are thrown.
+   * wait gets `full`. Storage errors are thrown, also when there is no verdict in time, or when too many of all networks
+   * wait: then the network with most gives way.
    */
   async spend(use: TokenUse): Promise<TokenVerdict> {
-    if (this.#turns.sizeOf(use.network) >= waitingMax) return 'full'
-    return this.#turns.run(use.network, () => this.#spend(use))
+    if (this.#turns.sizeOf(use.network) >= waitingMax.ofNetwork) return 'full'
+    const { promise: isTooLate, reject } = Promise.withResolvers<never>()
+    const late = new AbortController()
+    const timer = setTimeout(() => {
+      late.abort(new Error('the database of used tokens did not answer in time'))
+      reject(late.signal.reason)
+    }, timeoutMs)
+    try {
+      const turn = this.#turns.run(use.network, () => this.#spend(use, late.signal))
+      if (this.#turns.size > waitingMax.inAll)
+        this.#turns.giveUpOne(new Error('too many tokens wait for their database'))
+      return await Promise.race([turn, isTooLate])
+    } finally {
+      clearTimeout(timer)
+    }
   }
 
-  #spend({ issuer, nonce, expiresAt, network }: TokenUse): Promise<TokenVerdict> {
+  /** @param late aborts when nobody waits for the verdict any more: then the token is not spent, and holds up no other */
+  async #spend({ issuer, nonce, expiresAt, network }: TokenUse, late: AbortSignal): Promise<TokenVerdict> {
+    late.throwIfAborted()
     // As bytes, because text of PostgreSQL does not take every character.
     const key = Buffer.from(nonce)
     return this.#alone(async (client) => {
@@ -130,6 +146,7 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       if (isFull(counts, this.#bounds)) return 'full'
       await client.query(drop, [found.nowMs])
       await client.query(take, [issuer, key, goneAtMs, network])
+      late.throwIfAborted()
       return 'spent'
     })
   }
