@@ -3,17 +3,20 @@ import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { HostPlaces, NoPlaceError } from './host-places.ts'
 
+const alice = 'did:plc:alice' as Did // DID syntax
+
 /** Questions that are answered when the test says so. */
 class Asked {
   nowMs = 0
   readonly places = new HostPlaces({ placesMax: 16, apartMs: 10, nowMs: () => this.nowMs })
   readonly #answers: (() => void)[] = []
+  #accounts = 0
 
   /** Asks as long as there are places. Returns how many there were. */
   async fill(cause: string): Promise<number> {
     for (let asked = 0; ; asked++) {
       const { promise, resolve } = Promise.withResolvers<void>()
-      const work = this.places.within(cause, () => promise)
+      const work = this.places.within(cause, this.#someAccount(), () => promise)
       const isRefused = await Promise.race([
         work.then(
           () => false,
@@ -29,7 +32,7 @@ class Asked {
   /** The hosts have answered quickly, often. */
   async know(...hosts: string[]): Promise<void> {
     for (const host of hosts)
-      for (let n = 0; n < 8; n++) await this.places.within(host, async () => undefined)
+      for (let n = 0; n < 8; n++) await this.places.within(host, this.#someAccount(), async () => undefined)
   }
 
   async answerAll(): Promise<void> {
@@ -43,12 +46,16 @@ class Asked {
     await new Promise(setImmediate)
   }
 
-  /** Asks once more, and returns how long that must wait. */
-  async wait(cause: string): Promise<number> {
+  /** Asks once more, about another account unless it is named, and returns how long that must wait. */
+  async wait(cause: string, did = this.#someAccount()): Promise<number> {
     const refused: unknown = await this.places
-      .within(cause, async () => undefined)
+      .within(cause, did, async () => undefined)
       .catch((error: unknown) => error)
     return refused instanceof NoPlaceError ? refused.waitMs : 0
+  }
+
+  #someAccount(): Did {
+    return `did:plc:${this.#accounts++}` as Did // DID syntax
   }
 }
 
@@ -73,6 +80,45 @@ test('those who find no place are told to come back one after the other', async 
   assert.deepEqual([await asked.wait('a'), await asked.wait('a')], [1500, 2000])
 })
 
+test('an account that asks again is told the same moment, and makes nobody wait longer', async () => {
+  const asked = new Asked()
+  await asked.fill('a')
+  assert.equal(await asked.wait('a', alice), 1010)
+  asked.nowMs = 5
+  for (let n = 0; n < 100; n++) assert.equal(await asked.wait('a', alice), 1005)
+  assert.equal(await asked.wait('a'), 1015)
+  asked.nowMs = 1010
+  assert.equal(await asked.wait('a', alice), 1000, 'its moment came, without a place')
+})
+
+test('nobody waits for longer than an hour, also not while very many do or the clock was ahead', async () => {
+  const asked = new Asked()
+  asked.nowMs = 86_400_000
+  await asked.fill('a')
+  assert.equal(await asked.wait('a', alice), 1010)
+  asked.nowMs = 0
+  assert.equal(await asked.wait('a', alice), 3_600_000)
+})
+
+test('any number of new hosts of one domain leave places for those of others, and do not make them wait', async () => {
+  const asked = new Asked()
+  const isAsked = async (host: string): Promise<boolean> => (await asked.fill(host)) > 0
+  const hosts = [
+    'a.evil.test',
+    'https://b.evil.test:8443',
+    'https://evil.test',
+    'evil.test:1',
+    'c.d.evil.test.',
+  ]
+  const filled: boolean[] = []
+  for (const host of hosts) filled.push(await isAsked(host))
+  assert.deepEqual(filled, [true, true, true, false, false])
+  for (let n = 0; n < 100; n++) assert.ok((await asked.wait(`n${n}.evil.test`)) >= 1000)
+  assert.equal(await asked.fill('a.other.test'), 2)
+  assert.deepEqual([await asked.wait('a.third.test'), await asked.wait('a.fourth.test')], [1000, 1010])
+  assert.ok((await asked.wait('more.evil.test')) > 1900, 'after the others of its domain')
+})
+
 test('any number of hosts that are new, or were slow, leave places for those that answer', async () => {
   const asked = new Asked()
   await asked.know('good')
@@ -93,12 +139,12 @@ test('any number of hosts that are new, or were slow, leave places for those tha
 
 test('a host has places by the quick answers that it gave, and a slow one costs half of them', async () => {
   const asked = new Asked()
-  for (let n = 0; n < 3; n++) await asked.places.within('a', async () => undefined)
+  for (let n = 0; n < 3; n++) await asked.places.within('a', alice, async () => undefined)
   assert.equal(await asked.fill('a'), 6)
   await asked.answerAll()
   assert.equal(await asked.fill('a'), 8)
   await asked.answerAll()
-  const slow = asked.places.within('a', async () => void (asked.nowMs += 10_000))
+  const slow = asked.places.within('a', alice, async () => void (asked.nowMs += 10_000))
   await slow
   assert.equal(await asked.fill('a'), 4)
 })
@@ -112,8 +158,10 @@ test('documents of did:web have a share, and those of the directory need no plac
     return (await Promise.race([refused, new Promise(setImmediate)])) instanceof NoPlaceError
   }
   for (let n = 0; n < 40; n++) assert.equal(await isRefused(`did:plc:${n}`), false)
-  for (let n = 0; n < 8; n++) assert.equal(await isRefused(`did:web:${n}.example`), false)
-  assert.equal(await isRefused('did:web:more.example'), true)
+  for (let n = 0; n < 6; n++) assert.equal(await isRefused(`did:web:${n}.evil.test%3A${n}`), false)
+  assert.equal(await isRefused('did:web:evil.test'), true, 'of one domain')
+  for (let n = 0; n < 2; n++) assert.equal(await isRefused(`did:web:${n}.other.test`), false)
+  assert.equal(await isRefused('did:web:more.test'), true, 'of all')
   await asked.know('a')
   assert.equal(await asked.fill('a'), 4)
 })

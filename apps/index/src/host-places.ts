@@ -2,9 +2,16 @@
  * Places for questions to hosts that the network names, which may take seconds to answer, or never do. A cause, such as a
  * host, may take another place while it holds fewer than are free, so one alone gets half. A host has places by the quick
  * answers that it gave. Hosts that are new are one cause together besides, and so are those that were slow, because whoever
- * has a domain has any number of hosts below it.
+ * has a domain has any number of hosts below it. Of what these may have, a domain alone gets half, by the same rule.
  */
+import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+
+interface Cause {
+  readonly name: string
+  /** The cause of which it has a share. */
+  readonly group?: string
+}
 
 interface Held {
   places: number
@@ -27,11 +34,13 @@ const quickMsMax = 2000
 const creditStep = 2
 /** Hosts whose credit is remembered, those asked last. Another one is new. */
 const hostsMax = 10_000
-/** Causes that are no host. */
+/** Causes that are no host. Their domains have shares of them. */
 const [newHosts, slowHosts, webDocuments] = [' new', ' slow', ' did:web']
 
-/** A wait is at least so long. */
-const waitMsMin = 1000
+/** A wait is at least and at most so long. Those who would have to wait longer come back at the same time. */
+const waitMs = { min: 1000, max: 3_600_000 }
+/** Accounts of which it is remembered when they are to come back. Another one is counted again. */
+const toldMax = 10_000
 
 /** A cause has as many places as it may. */
 export class NoPlaceError extends Error {
@@ -50,6 +59,8 @@ export class HostPlaces {
   readonly #held = new Map<string, Held>()
   /** Places that each host may have, the host that was asked last at the end. */
   readonly #credits = new Map<string, number>()
+  /** When accounts were told to come back. Identity events make them ask again before that, as often as they like. */
+  readonly #told = new RecentMap<Did, number>(toldMax)
   #free: number
 
   constructor(options: HostPlacesOptions) {
@@ -58,14 +69,15 @@ export class HostPlaces {
   }
 
   /**
-   * Asks a host, in a place.
+   * Asks a host about an account, in a place.
    * @throws NoPlaceError when it has as many as it may, and what `ask` throws.
    */
-  async within<T>(host: string, ask: () => Promise<T>): Promise<T> {
+  async within<T>(host: string, did: Did, ask: () => Promise<T>): Promise<T> {
     const credit = this.#credits.get(host)
-    const causes = credit === undefined ? [host, newHosts] : credit === 0 ? [host, slowHosts] : [host]
-    if (this.#placesOf(host) >= Math.max(credit ?? 0, creditStep)) throw this.#noPlace(host)
-    return await this.#inPlace(causes, ask, host)
+    if (this.#placesOf(host) >= Math.max(credit ?? 0, creditStep)) throw this.#noPlace(host, did)
+    const group = credit === undefined ? newHosts : credit === 0 ? slowHosts : undefined
+    const causes = group === undefined ? [] : withDomain(group, host)
+    return await this.#inPlace(did, [{ name: host }, ...causes], ask, host)
   }
 
   /**
@@ -74,23 +86,32 @@ export class HostPlaces {
    * @throws NoPlaceError and what `read` throws
    */
   readDocument<T>(did: Did, read: () => Promise<T>): Promise<T> {
-    return did.startsWith('did:web:') ? this.#inPlace([webDocuments], read) : read()
+    if (!did.startsWith('did:web:')) return read()
+    const host = did.slice('did:web:'.length).replace(/%3A/i, ':')
+    return this.#inPlace(did, withDomain(webDocuments, host), read)
   }
 
-  async #inPlace<T>(causes: readonly string[], ask: () => Promise<T>, host?: string): Promise<T> {
-    const full = causes.find((cause) => this.#placesOf(cause) >= this.#free)
-    if (full !== undefined) throw this.#noPlace(full)
+  async #inPlace<T>(did: Did, causes: readonly Cause[], ask: () => Promise<T>, host?: string): Promise<T> {
+    const full = causes.find((cause) => this.#isFull(cause))
+    if (full !== undefined) throw this.#noPlace(full.name, did)
     this.#free--
-    for (const cause of causes) this.#hold(cause)
+    for (const { name } of causes) this.#hold(name)
     const startedMs = this.#options.nowMs()
     try {
       return await ask()
     } finally {
       const tookMs = this.#options.nowMs() - startedMs
       this.#free++
-      for (const cause of causes) this.#leave(cause, tookMs)
+      for (const { name } of causes) this.#leave(name, tookMs)
       if (host !== undefined) this.#note(host, tookMs)
     }
+  }
+
+  /** A domain that has no place waits for one of its group, so that those which have some do not make it wait longer. */
+  #isFull({ name, group }: Cause): boolean {
+    const places = this.#placesOf(name)
+    if (group === undefined) return places >= this.#free
+    return places > 0 && places >= this.#free - this.#placesOf(group)
   }
 
   #placesOf(cause: string): number {
@@ -111,11 +132,18 @@ export class HostPlaces {
     if (held.places === 0) this.#held.delete(cause)
   }
 
-  #noPlace(cause: string): NoPlaceError {
-    const { apartMs, nowMs } = this.#options
+  #noPlace(cause: string, did: Did): NoPlaceError {
+    const { apartMs } = this.#options
+    const nowMs = this.#options.nowMs()
+    const latestMs = nowMs + waitMs.max
+    const knownMs = this.#told.get(did) ?? 0
+    // A later moment is one of a clock that was ahead.
+    if (knownMs > nowMs && knownMs <= latestMs) return new NoPlaceError(knownMs - nowMs)
     const held = this.#held.get(cause) ?? { places: 0, toldMs: 0, freedEveryMs: 0 }
-    held.toldMs = Math.max(held.toldMs + Math.max(apartMs, held.freedEveryMs), nowMs() + waitMsMin)
-    return new NoPlaceError(held.toldMs - nowMs())
+    const nextMs = Math.max(held.toldMs + Math.max(apartMs, held.freedEveryMs), nowMs + waitMs.min)
+    held.toldMs = Math.min(nextMs, latestMs)
+    this.#told.set(did, held.toldMs)
+    return new NoPlaceError(held.toldMs - nowMs)
   }
 
   #note(host: string, tookMs: number): void {
@@ -127,4 +155,10 @@ export class HostPlaces {
     const [oldest] = this.#credits.keys()
     if (this.#credits.size > hostsMax && oldest !== undefined) this.#credits.delete(oldest)
   }
+}
+
+/** The two last labels of a host stand for its domain. Owners of names below a longer suffix share what one domain has. */
+function withDomain(group: string, host: string): Cause[] {
+  const domain = /([^.:/]+\.[^.:/]+)\.?(?::\d+)?$/.exec(host)?.[1] ?? host
+  return [{ name: `${group} ${domain}`, group }, { name: group }]
 }

@@ -107,7 +107,7 @@ export class HandleLookups {
       if (fetchedAt >= askedMs) goneAnswers.found(did)
       if (handle !== undefined) {
         try {
-          await this.#places.within(pdsHost, () => this.#prove(request, handle, signal))
+          await this.#places.within(pdsHost, did, () => this.#prove(request, handle, signal))
         } catch (error) {
           // An account could else keep a handle that is another's by now: with a name for which nobody answers.
           if (!signal.aborted) await requests.keepOnly(did, handle)

@@ -218,7 +218,7 @@ async function askHost(
     const { pdsUrl } = await read(now - documentAgeMsMax)
     if (pdsUrl === undefined) return undefined
     pace.take(pdsUrl)
-    const status = await places.within(pdsUrl, () => fetchStatus(options, pdsUrl, did, signal))
+    const status = await places.within(pdsUrl, did, () => fetchStatus(options, pdsUrl, did, signal))
     if (status === undefined) return undefined
     // An account that moved is inactive where it used to be, or is said to be active there.
     const fresh = await read(now)
