@@ -154,6 +154,11 @@ export class Affected {
     this.#awards.add(uri)
   }
 
+  /** All awards of this content are to be settled. */
+  byBadge(badge: Content): void {
+    this.#badges.add(badge)
+  }
+
   /** All definitions of an account have appeared or vanished, and with them what others' awards rest on. */
   byDefiner(did: Did): void {
     this.#definers.add(did)

@@ -86,6 +86,26 @@ test('events are folded between the parts of such work, and what they change cou
   assert.deepEqual(await shown(world), await shown(once))
 })
 
+test('small awards of many long definitions are settled beside the events, and others at once', async () => {
+  await using world = await Scenario.start()
+  const fold = besideFold(world)
+  const allowedIssuers = [did('E'), 'x'.repeat(300_000)]
+  const badges: { uri: string; cid: string }[] = []
+  for (let n = 0; n < 12; n++)
+    badges.push(await world.put('B', definition, `long${n}`, { badgeType: 'endorsement', allowedIssuers }))
+  badges.push(await world.put('Z', definition, 'short', { badgeType: 'endorsement' }))
+  const awards = badges.map(
+    (badge, n) => putEvent(world.nextSeq(), world.now, 'E', award, `of${n}`, { badge, subject: toA }).event,
+  )
+  await fold.apply(source, awards, 0)
+  const entries = await world.entries()
+  assert.ok(entries.includes('endorsement.award of12'))
+  assert.ok(entries.length < 8, `${entries.length} were read`)
+  assert.deepEqual(await authorsOf(world), [did('B')])
+  await doAll(fold)
+  assert.equal((await world.entries()).length, 13)
+})
+
 test('an account that comes and goes all the time holds up the work of no other', async () => {
   await using world = await crowded(200)
   let toggles = 0

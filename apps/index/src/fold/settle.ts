@@ -1,5 +1,5 @@
 /** Classifies again what rests on more than one record, and writes the rows that a feed reads of it. */
-import type { AwardState, Batch, RowOf } from '@tributary/index-store'
+import type { AwardState, Batch, Content, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
 import type { CutPoints } from './cuts.ts'
 import { Endorsements } from './endorsements.ts'
@@ -66,7 +66,8 @@ async function settleNoted(batch: Batch, rows: IndexRows, cuts?: CutPoints): Pro
 export async function settle(batch: Batch, affected: Affected, cuts?: CutPoints): Promise<void> {
   const beside = cuts?.beside
   if (cuts === undefined || beside === undefined) return settleAll(batch, affected, cuts)
-  await settleAll(batch, affected.own, cuts)
+  // A small award may name a definition of a megabyte: few of these are read here, and what names the others rests on them.
+  await settleAll(batch, affected.own, cuts, (badge) => affected.byBadge(badge))
   const { resting } = affected
   const isDone = (some: Affected): Promise<boolean> =>
     beside.isDone((within) => settleAll(batch, some, within))
@@ -79,8 +80,16 @@ export async function settle(batch: Batch, affected: Affected, cuts?: CutPoints)
   }
 }
 
-/** The same, whatever it is about. */
-export async function settleAll(batch: Batch, affected: Affected, cuts?: CutPoints): Promise<void> {
+/**
+ * The same, whatever it is about.
+ * @param onLarge takes the contents whose awards were left out, because much text was read already. Default: all is read.
+ */
+export async function settleAll(
+  batch: Batch,
+  affected: Affected,
+  cuts?: CutPoints,
+  onLarge?: (badge: Content) => void,
+): Promise<void> {
   for await (const { asked, rows } of batch.classes.activities([...affected.activities])) {
     const shown = rows.filter(({ isPaired }) => !isPaired)
     await replaceEntries(
@@ -110,7 +119,10 @@ export async function settleAll(batch: Batch, affected: Affected, cuts?: CutPoin
         const { valid, left } = await endorsements.among(rows)
         const settled = asked.filter((uri) => !left.has(uri))
         await settleAwards(batch, settled, valid)
-        allLeft.push(...left)
+        if (onLarge === undefined) allLeft.push(...left)
+        else
+          for (const { uri, badgeUri, badgeCid } of rows)
+            if (left.has(uri)) onLarge({ uri: badgeUri, cid: badgeCid })
         if (await cuts?.cut()) endorsements = new Endorsements(batch)
       }
       wanted = allLeft

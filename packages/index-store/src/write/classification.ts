@@ -130,7 +130,7 @@ export class Classification {
 
   /**
    * The text of visible records by address and content, a few at a time, because each may have a megabyte. Those that are
-   * asked for and not given are not visible.
+   * asked for and not given are not visible. The shortest come first, so that a few long ones hold up no others.
    */
   async *definitions(
     wanted: readonly Content[],
@@ -139,7 +139,8 @@ export class Classification {
     for (const some of stepsOf(wanted)) {
       const sizes = await all(sql<TextSize>`
         select "uri", octet_length("json") as "bytes" from "visibleRecords"
-        where ("uri", "cid") in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))}`)
+        where ("uri", "cid") in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))}
+        order by "bytes"`)
       const found = new Set(sizes.map(({ uri }) => uri))
       yield { asked: some.filter(({ uri }) => !found.has(uri)), rows: [] }
       for (const group of textsAtOnce(sizes)) {
