@@ -6,9 +6,12 @@ import { Endorsements } from './endorsements.ts'
 import type { IndexRows, Listing } from './index-rows.ts'
 
 type Entry = RowOf<'entries'>
+type Item = RowOf<'collectionItems'>
 
 /** Collection records whose items are replaced by the same statements. */
 const collectionsPerStep = 200
+/** Items from which on they are compared with those that are there, because one record may list 7,000 and edits change few. */
+const itemsCompared = 500
 
 /** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
 export async function settleWhenMuch(batch: Batch, rows: IndexRows, cuts?: CutPoints): Promise<void> {
@@ -32,7 +35,8 @@ async function replaceItems(
   changed: readonly (readonly [collectionUri: string, listing: Listing])[],
   cuts?: CutPoints,
 ): Promise<void> {
-  for await (const activities of batch.removeItems(changed.map(([uri]) => uri))) {
+  const replaced = changed.filter(([, { items }]) => items.length < itemsCompared)
+  for await (const activities of batch.removeItems(replaced.map(([uri]) => uri))) {
     for (const uri of activities) rows.affected.activities.add(uri)
     if (rows.isMuchNoted) await settleNoted(batch, rows, cuts)
     await cuts?.cut()
@@ -44,14 +48,37 @@ async function replaceItems(
       activityCid: cid,
       feedTime,
     }))
-    await batch.put('collectionItems', listed)
-    for (const { uri } of items) rows.affected.activities.add(uri)
+    const isCompared = listed.length >= itemsCompared
+    const { fresh, gone } = isCompared
+      ? await difference(batch, collectionUri, listed)
+      : { fresh: listed, gone: [] }
+    await batch.removeListed(collectionUri, gone)
+    await batch.put('collectionItems', fresh)
+    for (const { activityUri } of [...gone, ...fresh]) rows.affected.activities.add(activityUri)
     // Its own note may have been settled while it had no items.
     rows.affected.byCollection(collectionUri)
     cuts?.listings.delete(collectionUri)
     if (rows.isMuchNoted) await settleNoted(batch, rows, cuts)
     await cuts?.cut()
   }
+}
+
+/** What of these items is to be written, and what is there besides them. */
+async function difference(
+  batch: Batch,
+  collectionUri: string,
+  listed: readonly Item[],
+): Promise<{ fresh: Item[]; gone: Item[] }> {
+  const keyOf = ({ activityUri, activityCid }: Item): string => `${activityUri} ${activityCid}`
+  const present = await batch.load('collectionItems', [collectionUri])
+  const gone = new Map(present.map((item) => [keyOf(item), item]))
+  const fresh: Item[] = []
+  for (const item of listed) {
+    const key = keyOf(item)
+    if (gone.get(key)?.feedTime !== item.feedTime) fresh.push(item)
+    gone.delete(key)
+  }
+  return { fresh, gone: [...gone.values()] }
 }
 
 async function settleNoted(batch: Batch, rows: IndexRows, cuts?: CutPoints): Promise<void> {

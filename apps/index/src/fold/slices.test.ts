@@ -296,3 +296,36 @@ test('of long definitions a few are read at a time, and every award is settled a
     assert.deepEqual(lefts, [10, 6, 2, 0])
   })
 })
+
+test('of a long listing only the items that changed are written and settled', async () => {
+  await using world = await Scenario.start()
+  const collectionUri = `at://${did('E')}/${collection}/coll`
+  const item = (n: number, cid = 'bafy'): { uri: string; cid: string } => ({
+    uri: `at://${did('E')}/${activity}/act${n}`,
+    cid,
+  })
+  const all = Array.from({ length: 600 }, (_, n) => item(n))
+  const written: number[] = []
+  const list = (items: typeof all, feedTime = 1n): Promise<readonly string[]> =>
+    world.connection.write(async (batch) => {
+      const put = batch.put.bind(batch)
+      batch.put = (table, rows) => {
+        if (table === 'collectionItems') written.push(rows.length)
+        return put(table, rows)
+      }
+      const rows = new IndexRows()
+      rows.setItems(collectionUri, { items, feedTime })
+      await writeChanges(batch, rows)
+      return rows.affected.noted.activities
+    })
+  assert.equal((await list(all)).length, 600)
+  assert.deepEqual(await list(all), [])
+  const edited = [...all.slice(2), item(2, 'other'), item(600)]
+  assert.deepEqual(new Set(await list(edited)), new Set([0, 1, 2, 600].map((n) => item(n).uri)))
+  assert.equal((await list(edited, 2n)).length, 599, 'the time of the record changed')
+  assert.deepEqual(written, [600, 0, 2, 600])
+  const listed = await world.rows('collectionItems')
+  const keysOf = (items: typeof all): Set<string> => new Set(items.map(({ uri, cid }) => `${uri} ${cid}`))
+  const present = listed.map(({ activityUri, activityCid }) => ({ uri: activityUri, cid: activityCid }))
+  assert.deepEqual(keysOf(present), keysOf(edited))
+})

@@ -356,3 +356,22 @@ test('the items of some records are removed and those of others stay, however ma
     assert.deepEqual(await writer.write((batch) => batch.loadAll('collectionItems')), kept)
   }
 })
+
+test('some items of one collection record are removed, and the others stay', async () => {
+  await using index = await openTestIndex()
+  const itemsOf = (rkey: string, count: number): RowOf<'collectionItems'>[] =>
+    Array.from({ length: count }, (_, n) => ({
+      collectionUri: `at://${alice}/org.impact.collection/${rkey}`,
+      activityUri: record(`r${n >> 1}`).uri,
+      activityCid: `bafy${n % 2}`,
+      feedTime: 1n,
+    }))
+  const [some, others] = [itemsOf('a', 1201), itemsOf('b', 3)]
+  await index.write(async (batch) => {
+    await batch.put('collectionItems', [...some, ...others])
+    await batch.removeListed(`at://${alice}/org.impact.collection/a`, some.slice(0, -2))
+  })
+  const left = await index.write((batch) => batch.loadAll('collectionItems'))
+  const keyOf = (item: RowOf<'collectionItems'>): string => Object.values(item).join(' ')
+  assert.deepEqual(new Set(left.map(keyOf)), new Set([...some.slice(-2), ...others].map(keyOf)))
+})

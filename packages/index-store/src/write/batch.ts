@@ -8,7 +8,7 @@ import type { WriteSession } from '../session.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
 import { AccountRows } from './account-rows.ts'
 import { Classification } from './classification.ts'
-import { removeItemsOf } from './collection-items.ts'
+import { removeItemsOf, removeListed } from './collection-items.ts'
 import { Queues } from './queues.ts'
 
 /** Keys of one statement. */
@@ -123,6 +123,11 @@ export class Batch {
   /** Removes the items of collection records, and gives the activities that were listed, in pages. */
   removeItems(collectionUris: readonly string[]): AsyncGenerator<string[]> {
     return removeItemsOf(this.#session, collectionUris)
+  }
+
+  /** Removes some items of one collection record. */
+  removeListed(collectionUri: string, items: readonly RowOf<'collectionItems'>[]): Promise<void> {
+    return removeListed(this.#session, collectionUri, items)
   }
 
   /** Removes every row of a table that is known to be small. */

@@ -32,6 +32,21 @@ export async function* removeItemsOf(
   for (const uri of collectionUris) yield* removeItems(session, sql`"collectionUri" = ${uri}`)
 }
 
+/** Removes these items of a record. */
+export async function removeListed(
+  { all, dialect }: WriteSession,
+  collectionUri: string,
+  items: readonly Item[],
+): Promise<void> {
+  for (let at = 0; at < items.length; at += itemsPerStep) {
+    const some = items
+      .slice(at, at + itemsPerStep)
+      .map(({ activityUri, activityCid }) => [activityUri, activityCid] as const)
+    await all(sql`delete from "collectionItems" where "collectionUri" = ${collectionUri}
+      and ("activityUri", "activityCid") in ${dialect.listedPairs(some)}`)
+  }
+}
+
 /** Removes the items of a range of records, or of one. What was removed is still there to be passed over in PostgreSQL. */
 export async function* removeItems(
   { all }: WriteSession,
