@@ -89,6 +89,35 @@ test('a source that stays away is logged once for each reason, however often it 
   assert.deepEqual(reasons, ['TLS is required', 'a private address'])
 })
 
+for (const [what, jumpsMs, passesMs] of [
+  ['a moment is dialled soon though the date jumps eight days ahead', 8 * 86_400_000, 0],
+  ['eight days is dialled more seldom, whatever the date', 0, 8 * 86_400_000],
+] as const)
+  test(`a source that has been away for ${what}`, async () => {
+    await using host = await startHost()
+    const waits: { awayMs: number; waitMs: number }[] = []
+    const write = (line: string) => void waits.push(JSON.parse(line) as (typeof waits)[number]) // pino's own
+    let [nowMs, elapsedMs] = [1_000_000, 5000]
+    const { connection } = connect(
+      host,
+      {
+        logger: createLogger('relay', { destination: { write } }),
+        connectOptions: () => {
+          nowMs += jumpsMs
+          elapsedMs += passesMs
+          throw new FetchError('TLS is required')
+        },
+        elapsedMs: () => elapsedMs,
+      },
+      () => nowMs,
+    )
+    await eventually(() => waits.length > 0)
+    const [{ awayMs, waitMs } = assert.fail('it is logged')] = waits
+    assert.equal(awayMs, passesMs)
+    if (passesMs === 0) assert.ok(waitMs <= 1000)
+    await connection.close()
+  })
+
 test('a name that leads to a private address makes the source stuck too', async () => {
   await using host = await startHost()
   const { source, connection } = connect(host, {

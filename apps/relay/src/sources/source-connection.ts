@@ -29,6 +29,8 @@ export interface ConnectionOptions {
   /** The source's epoch changed, which has to be stored before the first event of the new one. */
   onEpoch: (source: Source) => void
   onDisconnected: (source: Source, ending: Ending) => void
+  /** Milliseconds since some moment before the start. Nobody can set it, and it never goes back. Default: the process's. */
+  elapsedMs?: () => number
 }
 
 /** What the connections of all sources have in common. */
@@ -60,6 +62,8 @@ export class SourceConnection {
   #isOpen = false
   /** The connection there is was given up by us: how it ends says nothing of the position that the next one has. */
   #isGivenUp = false
+  /** A date that jumps ahead, if only for a moment, must not have the source dialled a day later. */
+  readonly #elapsedMs: () => number
   #awaySinceMs: number
   #loggedBefore: number
   /** Where a message over the limit was met, so that meeting it again is told apart. */
@@ -75,7 +79,8 @@ export class SourceConnection {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
-    this.#awaySinceMs = source.nowMs()
+    this.#elapsedMs = options.elapsedMs ?? (() => performance.now())
+    this.#awaySinceMs = this.#elapsedMs()
     source.reading.expect()
     this.#shared = shared
     this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
@@ -84,7 +89,7 @@ export class SourceConnection {
 
   /** Dials now instead of after the wait, and starts the waits from the shortest again. */
   reconnect(): void {
-    this.#awaySinceMs = this.source.nowMs()
+    this.#awaySinceMs = this.#elapsedMs()
     this.#isHurried = true
     this.#wake.abort()
   }
@@ -122,7 +127,7 @@ export class SourceConnection {
       if (this.#stop.signal.aborted) return
       this.#isHurried = false
       this.#isGivenUp = false
-      const startedMs = source.nowMs()
+      const startedMs = this.#elapsedMs()
       const ended = await this.#connect()
       const ending = this.#isGivenUp ? { reason: ended.reason } : ended
       this.#socket = undefined
@@ -133,9 +138,9 @@ export class SourceConnection {
       source.lastError = ending.reason
       source.lastErrorAtMs = source.nowMs()
       this.#options.onDisconnected(source, ending)
-      const isOver = this.#settle(ending, source.nowMs() - startedMs)
+      const isOver = this.#settle(ending, this.#elapsedMs() - startedMs)
       if (!isOver) continue
-      const awayMs = source.nowMs() - this.#awaySinceMs
+      const awayMs = this.#elapsedMs() - this.#awaySinceMs
       const waitMs = backoffMs(awayMs, dialBounds(awayMs))
       this.#options.logger[isNews ? 'warn' : 'debug'](
         { host: source.host, reason: ending.reason, awayMs: Math.round(awayMs), waitMs: Math.round(waitMs) },
@@ -214,7 +219,7 @@ export class SourceConnection {
     const hasProgress = source.eventsLogged > this.#loggedBefore
     this.#loggedBefore = source.eventsLogged
     if (hasProgress || (lastedMs > healthyAfterMs && ending.cause === undefined)) {
-      this.#awaySinceMs = source.nowMs()
+      this.#awaySinceMs = this.#elapsedMs()
       source.stuckReason = undefined
     }
     if (source.stuckReason === addressNotAllowed) source.stuckReason = undefined
