@@ -6,7 +6,7 @@ import { KeyedRate } from '@tributary/rates'
 import type { RelayRefusal } from '../refusals.ts'
 import type { LogMessage } from './plain-events.ts'
 
-/** Events of one account that pass in each minute. */
+/** Events of one account from one source that pass in each minute: a relay may name any account, and uses up its own. */
 const eventsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
 /** The same event does not pass twice within this time. */
 const repeatMs = 10_000
@@ -16,27 +16,27 @@ const remembered = 1000
 const forwardedMax = { count: 100_000, ms: 3_600_000 }
 
 export class IdentityGate {
-  readonly #rate = new KeyedRate<Did>(eventsMax)
+  readonly #rate = new KeyedRate<`${Did} ${string}`>(eventsMax)
   readonly #recent = new RecentMap<Did, { digest: string; atMs: number }>(remembered)
   readonly #forwarded = new PassedEvents()
 
   /**
    * Why an `#identity` does not pass. Undefined when it does, which counts.
-   * @param isForwarded whether it comes from a relay: relays that read each other would send it round again and again.
+   * @param source where it comes from. Relays that read each other would send it round again and again.
    */
   refusalOf(
     did: Did,
     plain: LogMessage,
     receivedAtMs: number,
-    isForwarded: boolean,
+    { host, isShared }: { host: string; isShared: boolean },
   ): { reason: RelayRefusal; detail: string } | undefined {
     const digest = digestOf(plain)
     const isRepeat = this.#isRepeat(did, digest.toString('base64'), receivedAtMs)
-    if (isRepeat || (isForwarded && this.#forwarded.has(digest)))
+    if (isRepeat || (isShared && this.#forwarded.has(digest)))
       return { reason: 'repeated', detail: 'the same #identity was sent before' }
-    if (this.#rate.take(did, receivedAtMs) > 0)
+    if (this.#rate.take(`${did} ${host}`, receivedAtMs) > 0)
       return { reason: 'too-many-identity-events', detail: 'more of them than anybody needs' }
-    if (isForwarded) this.#forwarded.add(digest, receivedAtMs)
+    if (isShared) this.#forwarded.add(digest, receivedAtMs)
     return undefined
   }
 

@@ -122,8 +122,7 @@ export class Outcomes {
   passIdentity(event: UpstreamEvent, message: IdentityMessage, identity: Identity | undefined): void {
     const { account, source, receipt } = event
     const plain = identityToPassOn(message, identity?.handle)
-    const isForwarded = source.policy.kind === 'relay'
-    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs, isForwarded)
+    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs, source)
     if (refusal) this.refuse(event, refusal.reason, refusal.detail)
     else this.#append(event, plain, recordKinds.identity)
   }
