@@ -69,3 +69,24 @@ test('an account whose document does not come stops its PDS, and not a relay tha
     [true, false],
   )
 })
+
+test('an account whose document does not come stops its PDS once, and accounts of a PDS do so every ten minutes', async () => {
+  await using core = await RelayCore.start([host])
+  const source = core.source(host)
+  const { eventsPerLane, crowded } = waitLimits.lanes
+  const stops: string[] = []
+  const crowd = async (name: string, minutes: number): Promise<void> => {
+    const stuck = { did: `did:plc:${name.padEnd(24, 'a')}`, active: true }
+    for (let n = 0; n < eventsPerLane * crowded.share; n++) core.send(host, '#account', stuck)
+    if (source.crowdedBy) stops.push(name)
+    await core.pass(5)
+    assert.equal(source.crowdedBy, undefined)
+    await core.pass(60 * minutes)
+  }
+  await crowd('one', 11)
+  await crowd('one', 0)
+  await crowd('two', 9)
+  await crowd('three', 1)
+  await crowd('four', 0)
+  assert.deepEqual(stops, ['one', 'two', 'four'])
+})

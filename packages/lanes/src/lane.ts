@@ -41,6 +41,8 @@ export interface Lane<S, E> {
   isPausing: boolean
   /** Whether `waitingLanes` of its source counts it. */
   isCounted: boolean
+  /** It has stopped its source because it fills up, and does not again: what it waits for takes long. */
+  hasCrowded: boolean
   /** Nothing of it is left: another lane has taken its place, or will. */
   isOver: boolean
 }

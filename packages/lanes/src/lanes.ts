@@ -25,7 +25,7 @@ export interface LaneLimits {
   soonMs: number
   /**
    * A single lane that waits stops its source when it has filled a `share` of its bounds, so that a burst is not left
-   * out: for `msMax` at most, and once in `everyMs`.
+   * out: for `msMax` at most, once until it is empty, and one lane of a source in `everyMs`.
    */
   crowded: { share: number; msMax: number; everyMs: number }
 }
@@ -235,12 +235,13 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const { crowded, eventsPerLane, bytesPerLane } = this.#limits
     const { source, waiting, bytes, wait } = lane
     const isCrowded = waiting.length >= eventsPerLane * crowded.share || bytes >= bytesPerLane * crowded.share
-    if (!isCrowded || !wait || source.crowdedBy || source.isShared) return
+    if (!isCrowded || !wait || lane.hasCrowded || source.crowdedBy || source.isShared) return
     const nowMs = this.#clock.nowMs()
     const sinceMs = nowMs - source.crowdedAtMs
     // Below 0 the clock was set back.
     if (sinceMs >= 0 && sinceMs < crowded.everyMs) return
     source.crowdedBy = lane
+    lane.hasCrowded = true
     source.crowdedAtMs = nowMs
     this.#clock.after(crowded.msMax, () => lane.wait === wait && this.#endCrowd(lane))
     this.#checkPause(source)
@@ -356,6 +357,7 @@ function newLane<S, E>(source: S, did: Did): Lane<S, E> {
     wait: undefined,
     isPausing: false,
     isCounted: false,
+    hasCrowded: false,
     isOver: false,
   }
 }

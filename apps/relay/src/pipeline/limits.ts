@@ -19,8 +19,8 @@ const laneLimits: LaneLimits = {
   // Where all accounts are new, they come faster than their documents can be read.
   lanesPerSource: { high: 128, low: 64 },
   soonMs: 2000,
-  // As long as reading a DID document may take.
-  crowded: { share: 0.25, msMax: 5000, everyMs: 60_000 },
+  // As long as reading a DID document may take, and less than a hundredth of the time, for which other accounts wait.
+  crowded: { share: 0.25, msMax: 5000, everyMs: 600_000 },
 }
 
 /**
