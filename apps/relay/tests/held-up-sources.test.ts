@@ -90,3 +90,15 @@ test('an account whose document does not come stops its PDS once, and accounts o
   await crowd('four', 0)
   assert.deepEqual(stops, ['one', 'two', 'four'])
 })
+
+test('accounts whose own hosts let their documents hang stop no source, and those of the directory do', async () => {
+  const relay = 'relay.example.com'
+  await using core = await RelayCore.start([host, relay])
+  const { high } = waitLimits.lanes.lanesPerSource
+  for (let n = 0; n < 4 * high; n++)
+    core.send(relay, '#account', { did: `did:web:x${n}.example.net`, active: true })
+  assert.deepEqual([...core.paused], [])
+  for (let n = 0; n < high; n++)
+    core.send(host, '#account', { did: `did:plc:${`${n}`.padStart(24, 'a')}`, active: true })
+  assert.deepEqual([...core.paused], [`${host} identities`])
+})

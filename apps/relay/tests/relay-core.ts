@@ -64,6 +64,8 @@ export class RelayCore implements AsyncDisposable {
   otherDocumentsMs = Infinity
   /** No host answers questions. */
   areHostsSilent = false
+  /** Sources that are not read now, and why. */
+  readonly paused = new Set<string>()
   /** Questions to hosts about the account. */
   asked = 0
   /** Called for each of them, before the host answers. */
@@ -427,7 +429,7 @@ export class RelayCore implements AsyncDisposable {
       onDurable: nothing,
       onIdentityFault: nothing,
       onStatus: nothing,
-      onPaused: nothing,
+      onPaused: ({ host }, reason, isPaused) => this.paused[isPaused ? 'add' : 'delete'](`${host} ${reason}`),
       onInternalError: (_, error) => assert.fail(String(error)),
     }
   }

@@ -84,6 +84,8 @@ export class EventWaits {
     signal: AbortSignal,
   ): Promise<void> {
     const { account, receipt, source } = event
+    // Anybody can have a host of did:web that never answers. The PLC directory is the operator's choice.
+    if (!account.did.startsWith('did:plc:')) this.#options.discount(lane)
     const untilMs = receipt.receivedAtMs + this.#options.identityWaitMsMax
     const onFault = (error: IdentityError): void => {
       // A document that cannot be read may stay so for long. One that only waits for its turn comes soon.

@@ -16,7 +16,7 @@ const laneLimits: LaneLimits = {
   bytesPerSource: 16_000_000,
   bytes: 128 * megabyte,
   bytesAlways: 256 * 1024,
-  // Where all accounts are new, they come faster than their documents can be read.
+  // Where all accounts are new, they come faster than the directory gives their documents. Those of did:web do not count.
   lanesPerSource: { high: 128, low: 64 },
   soonMs: 2000,
   // As long as reading a DID document may take, and less than a hundredth of the time, for which other accounts wait.
