@@ -11,7 +11,7 @@ const lastingPauseMs = 10_000
 export interface Heard {
   /** When the last message came. */
   readonly lastEventAtMs: number
-  /** How old messages are when they come, as of the last sample. */
+  /** How old messages are when they come, as of the last looks. */
   readonly eventAgeMs: number
 }
 
@@ -44,6 +44,12 @@ export class Reading {
 
   get isOpen(): boolean {
     return this.#isOpen
+  }
+
+  /** Since when it has been read without a break, in milliseconds since 1970. 0 while it is not. */
+  get readSinceMs(): number {
+    this.#notAfter(this.#nowMs())
+    return this.#readSinceMs ?? 0
   }
 
   /** From now on it is dialled, so that it counts from now how long it is away. */

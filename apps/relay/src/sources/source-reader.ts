@@ -1,4 +1,5 @@
 /** Takes in what one connection to a source brings: counts it, and hands events to the pipeline. */
+import type { Did } from '@tributary/protocol'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import { livePosition, type Source } from './source.ts'
 
@@ -15,6 +16,11 @@ export interface EventReceiver {
 
 /** Time between two looks at how old events are when they come. */
 const sampleMs = 1000
+/**
+ * Looks that count, one for each account: each host behind a relay may write any time into its events, so that no single
+ * one says how old they are. Looks from more than `pauseMs` before reading went on do not count.
+ */
+const looks = { max: 20, ageMsMax: 60_000, pauseMs: 10_000 }
 
 export class SourceReader {
   readonly #source: Source
@@ -25,6 +31,8 @@ export class SourceReader {
   readonly #position: number
   #lastSeq = 0
   #sampledMs = 0
+  /** How old the event was that came at the last look at an account, oldest look first. */
+  readonly #ages = new Map<Did, { ageMs: number; atMs: number }>()
 
   constructor(source: Source, pipeline: EventReceiver) {
     this.#source = source
@@ -43,7 +51,7 @@ export class SourceReader {
     source.lastMinute.spend(1)
     source.bytesReceived += size
     source.lastEventAtMs = nowMs
-    if (nowMs - this.#sampledMs > sampleMs) this.#sample(message, nowMs)
+    if (Math.abs(nowMs - this.#sampledMs) > sampleMs) this.#sample(message, nowMs)
     const seq = this.#pipeline.receive(source, message, size, this.#lastSeq)
     // Some relays do not say that they no longer have what came after our position: then only this number tells of it.
     const before = this.#lastSeq > 0 ? this.#lastSeq : this.#position
@@ -57,9 +65,21 @@ export class SourceReader {
     this.#source.lostAtMs = this.#source.nowMs()
   }
 
+  /** Events are as old as half of the looks say, at least. */
   #sample(message: EventMessage, nowMs: number): void {
+    const source = this.#source
+    const ages = this.#ages
     this.#sampledMs = nowMs
-    const atMs = message.ok && 'time' in message ? Date.parse(message.time) : NaN
-    if (!Number.isNaN(atMs)) this.#source.eventAgeMs = Math.max(0, nowMs - atMs)
+    const writtenMs = message.ok && 'time' in message ? Date.parse(message.time) : NaN
+    if (!message.ok || !('did' in message) || Number.isNaN(writtenMs)) return
+    ages.delete(message.did)
+    ages.set(message.did, { ageMs: Math.max(0, nowMs - writtenMs), atMs: nowMs })
+    const sinceMs = Math.max(nowMs - looks.ageMsMax, source.reading.readSinceMs - looks.pauseMs)
+    let tooMany = ages.size - looks.max
+    for (const [did, { atMs }] of ages)
+      // A look at a date to come was before the clock was set back.
+      if (tooMany-- > 0 || atMs < sinceMs || atMs > nowMs) ages.delete(did)
+    const sorted = Array.from(ages.values(), ({ ageMs }) => ageMs).toSorted((a, b) => a - b)
+    source.eventAgeMs = sorted[Math.floor((sorted.length - 1) / 2)] ?? 0
   }
 }

@@ -111,7 +111,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly looks: Map<Did, boolean>
   /** Bytes of all its events that wait for something. */
   waitingBytes = 0
-  /** How old events are when they come, in milliseconds, as of the last sample. */
+  /** How old events are when they come, in milliseconds, as most of its accounts say at the last looks. */
   eventAgeMs = 0
   readonly nowMs: () => number
   readonly reading: Reading
