@@ -35,7 +35,15 @@ class SetClock implements Clock {
 }
 
 /** A backfill of one PDS with one repository, which `outcomes` says the fate of. */
-function backfillOf(t: TestContext, { hosts = [host], listed = [did], hostOf = (): string => host } = {}) {
+function backfillOf(
+  t: TestContext,
+  {
+    hosts = [host],
+    listed = [did],
+    listedBy = (_: string) => listed,
+    hostOf = (_: string): string => host,
+  } = {},
+) {
   const directory = mkdtempSync(join(tmpdir(), 'backfill-'))
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   const clock = new SetClock()
@@ -58,11 +66,11 @@ function backfillOf(t: TestContext, { hosts = [host], listed = [did], hostOf = (
   }
   const requests = {
     quietMs: () => 0,
-    ask: async (_: string, method: string) => {
+    ask: async (origin: string, method: string) => {
       asked.push(method)
       const answer = method.startsWith('listHosts')
         ? { hosts: hosts.map((hostname) => ({ hostname })) }
-        : { repos: listed.map((each) => ({ did: each, rev: '3l22222222222', active: true })) }
+        : { repos: listedBy(origin).map((each) => ({ did: each, rev: '3l22222222222', active: true })) }
       return { status: 200, body: Buffer.from(JSON.stringify(answer)) }
     },
   }
@@ -335,6 +343,68 @@ test('marked repositories are read, though others before them have lost their ma
     for (const { resolve } of outcomes) resolve({ is: 'unavailable', detail: 'moved' })
     return outcomes.length >= 120
   })
+})
+
+/** Four PDSs that list more than can be read at a time, and a fifth one that lists little. */
+const busyHosts = ['a', 'b', 'c', 'd', 'e'].map((name) => `${name}.example.com`)
+const nameIn = (origin: string): string => /[a-e](?=\.example)/.exec(origin)?.[0] ?? ''
+
+test('a PDS that lists one repository has it read before all those of four others that list many', async (t) => {
+  const listedBy = (origin: string): string[] =>
+    Array.from({ length: nameIn(origin) === 'e' ? 1 : 50 }, (_, n) => `did:plc:${nameIn(origin)}${n}`)
+  const { clock, store, outcomes, wishes } = backfillOf(t, { hosts: busyHosts, listedBy })
+  await eventually(() => store.jobs().length === 5 && store.pending(5) === 1 && wishes.length === 8)
+  const looks = clock.waits + 3
+  await eventually(() => clock.waits >= looks)
+  // A round of all five.
+  for (const { resolve } of outcomes.slice(0, 5)) resolve({ is: 'later', detail: 'slow' })
+  await eventually(() => wishes.length === 13)
+  assert.ok(wishes.some((wish) => wish.host === busyHosts[4]))
+})
+
+test('a marked repository of another PDS is read before all those that four others list', async (t) => {
+  const listedBy = (origin: string): string[] =>
+    nameIn(origin) === 'e' ? [] : Array.from({ length: 50 }, (_, n) => `did:plc:${nameIn(origin)}${n}`)
+  const hostOf = (each: string): string => `${each.at(8)}.example.com`
+  const { clock, states, outcomes, wishes, save } = backfillOf(t, { hosts: busyHosts, listedBy, hostOf })
+  await eventually(() => wishes.length === 8)
+  for (let n = 0; n < 300; n++) states.set(`did:plc:a${n}`, { ...unknownRepo, needsRefetch: true })
+  states.set('did:plc:e', { ...unknownRepo, needsRefetch: true })
+  await save()
+  const looks = clock.waits + 10
+  await eventually(() => clock.waits >= looks)
+  for (const { resolve } of outcomes.slice(0, 5)) resolve({ is: 'later', detail: 'slow' })
+  await eventually(() => wishes.length === 13)
+  assert.ok(wishes.slice(8).some((wish) => wish.did === 'did:plc:e'))
+})
+
+test('the next repository is begun as soon as one has been read', async (t) => {
+  const listed = Array.from({ length: 20 }, (_, n) => `did:plc:${n}`)
+  const { clock, outcomes, wishes } = backfillOf(t, { listed })
+  await eventually(() => wishes.length === 2)
+  // Nothing comes of waiting for the next look any more.
+  t.mock.method(clock, 'after', () => ({ [Symbol.dispose]: () => {} }))
+  for (let read = 0; read < 20; read++) {
+    await eventually(() => outcomes.length > read)
+    outcomes[read]?.resolve({ is: 'later', detail: 'away' })
+  }
+  assert.equal(new Set(wishes.map((wish) => wish.did)).size, 20)
+})
+
+test('no more repositories are begun while it is not saved what became of hundreds', async (t) => {
+  const listed = Array.from({ length: 700 }, (_, n) => `did:plc:${n}`)
+  const { clock, states, store, outcomes, save } = backfillOf(t, { listed })
+  await eventually(() => store.pending(1) === 700 && outcomes.length === 2)
+  const noting = t.mock.method(states, 'alongside').mock
+  // All of them have come by now.
+  for (const each of listed) states.set(each, { ...unknownRepo, rev: '3l22222222222', completeRevision: 1 })
+  for (const { resolve } of outcomes) resolve({ is: 'whole' })
+  await eventually(() => noting.callCount() >= 500)
+  const looks = clock.waits + 3
+  await eventually(() => clock.waits >= looks)
+  assert.ok(noting.callCount() <= 501, `${noting.callCount()} were begun`)
+  await save()
+  await eventually(() => noting.callCount() === 700)
 })
 
 test('marked accounts whose documents are not known take the places of their hosts when they are', async (t) => {

@@ -27,20 +27,14 @@ import {
   pendingMax,
 } from './backfill-store.ts'
 import { HostList, type HostListing } from './host-list.ts'
-import { HostAwayError, type HostRequests } from './host-requests.ts'
+import type { HostRequests } from './host-requests.ts'
+import { HostTurns } from './host-turns.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
 import { missingRepo } from './missing-repo.ts'
 import { Readings, reposMax, unapprovedHost, unknownHost } from './readings.ts'
+import { RepoLists } from './repo-lists.ts'
 import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
-import {
-  BadAnswerError,
-  cursorParam,
-  isAnswerFault,
-  type ListedRepo,
-  nextCursor,
-  pageBounds,
-  readListRepos,
-} from './sync-answers.ts'
+import { BadAnswerError, isAnswerFault, type ListedRepo } from './sync-answers.ts'
 
 export interface BackfillOptions {
   database: StateDatabase
@@ -69,12 +63,10 @@ export interface BackfillOptions {
 }
 
 const tickMs = 250
-/** Repositories that a PDS may list: four times what the largest have. */
-const listedMax = 2_000_000
-/** Listings that are asked for at a time: each may bring 256 KiB, and a relay names 10,000 PDSs. */
-const listingsMax = 256
-/** Pages with next to nothing on them that a PDS may list. With more it could name new cursors without end. */
-const thinPages = { reposMin: 10, max: 20 }
+/** Hosts that are looked at in one turn of the event loop though nothing of them can be read now: some five milliseconds. */
+const looksPerTurn = 100
+/** Repositories of jobs of which it is not saved yet what became of them. With more no others are begun: each look passes them over. */
+const unsavedMax = 500
 /**
  * Attempts at a repository whose host gives nothing that can be used, and at one that stays older than what is known of it,
  * which takes some twenty minutes: nobody may have what its host has lost.
@@ -99,13 +91,11 @@ export class Backfill {
   readonly #hosts: HostList
   /** Repositories of jobs of which it is not saved what became of them, with what was listed of those that are unavailable. */
   readonly #unsaved = new Map<string, ListedRev | undefined>()
-  /** Jobs whose listing is under way, and when those may be tried again that failed. */
-  readonly #listing = new Set<number>()
-  /** How many pages of a job's listing had next to nothing on them, and were not the last one. */
-  readonly #thinPages = new Map<number, number>()
+  readonly #lists: RepoLists
+  readonly #turns = new HostTurns()
+  #isHandingOut = false
   /** Jobs that are being stored as done. */
   readonly #ending = new Set<number>()
-  readonly #listRetries = new Map<number, Retry & { error: string }>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
   #running: Promise<void> | undefined
@@ -118,14 +108,9 @@ export class Backfill {
     this.#random = random
     this.#commit = commit
     this.#stop = stop
-    this.#hosts = new HostList({
-      ...options,
-      clock,
-      random,
-      commit,
-      onAdded: (host) => void this.begin('host-added', { host }),
-      asked: (ask) => this.#asked(ask),
-    })
+    const parts = { ...options, clock, random, commit, asked: this.#asked.bind(this) }
+    this.#hosts = new HostList({ ...parts, onAdded: (host) => void this.begin('host-added', { host }) })
+    this.#lists = new RepoLists({ ...parts, missing: (repo) => this.#missing(repo) })
   }
 
   get hostListing(): HostListing {
@@ -139,7 +124,7 @@ export class Backfill {
 
   /** Why the listing of a job's host failed last; undefined when it did not. */
   errorOf(job: Job): string | undefined {
-    return this.#listRetries.get(job.id)?.error
+    return this.#lists.errorOf(job)
   }
 
   start(): void {
@@ -160,13 +145,13 @@ export class Backfill {
     const { store, watched } = this.#options
     const job = { collection: '', revision: watched.revision, ...wish, cause }
     const ids = store.begin(job, this.#clock.nowMs())
-    for (const id of ids) this.#listRetries.delete(id)
+    for (const id of ids) this.#lists.retryNow(id)
     return ids
   }
 
   /** The host of a job is asked again at once, whatever it answered before. */
   retryNow(job: Job): void {
-    this.#listRetries.delete(job.id)
+    this.#lists.retryNow(job.id)
   }
 
   /** The relay no longer had all events since the last one that was seen, or may not have had them. */
@@ -210,7 +195,8 @@ export class Backfill {
           await this.#retrySome(jobs)
           await nextTurn()
         }
-        this.#takeMarked()
+        this.#lookForMarked()
+        void this.#guarded(() => this.#handOut())
         if (store.hasLeftovers) await this.#commit(database, () => store.sweep())
       } catch (error) {
         this.#options.onFailure(error as Error) // SQLite throws errors only
@@ -264,18 +250,29 @@ export class Backfill {
   }
 
   #advance(job: ActiveJob): void {
-    const { store, requests } = this.#options
-    const target = normalizeHost(job.host, this.#options)
+    const { store } = this.#options
     const pending = store.pending(job.id)
-    if ('url' in target && requests.quietMs(target.url) === 0) {
-      const isDue = hasCome(this.#listRetries.get(job.id)?.nextAtMs ?? 0, this.#clock.nowMs())
-      const hasRoom = pending < pendingMax && this.#listing.size < listingsMax
-      if (!job.isListed && isDue && hasRoom && !this.#listing.has(job.id))
-        void this.#guarded(() => this.#list(job, target.url))
-      if (pending > 0) this.#takeDue(job)
+    const origin = this.#originOf(job.host)
+    if (origin !== undefined) {
+      if (pending < pendingMax && this.#lists.isDue(job))
+        void this.#guarded(() => this.#lists.list(job, origin))
+      if (pending > 0 && !this.#turns.has(job.host) && this.#due(job, 1).length > 0) this.#turns.add(job.host)
     }
-    const isDone = job.isListed && !job.isRetried && pending === 0 && !this.#listing.has(job.id)
+    const isDone = job.isListed && !job.isRetried && pending === 0 && !this.#lists.isUnderWay(job)
     if (isDone && !this.#ending.has(job.id)) void this.#guarded(() => this.#end(job))
+  }
+
+  /** Where a host is asked. Undefined while it wants to be left alone, or when it has a name that cannot be asked. */
+  #originOf(host: string): string | undefined {
+    const target = normalizeHost(host, this.#options)
+    return 'url' in target && this.#options.requests.quietMs(target.url) === 0 ? target.url : undefined
+  }
+
+  /** Repositories of a job whose time has come. */
+  #due({ id }: Job, limit: number): JobRepo[] {
+    const { store, settleMs } = this.#options
+    const nowMs = this.#clock.nowMs()
+    return store.due(id, { nowMs, lateMs: nowMs + Math.max(waitMsMax, settleMs) }, limit)
   }
 
   async #end({ id, host, collection }: Job): Promise<void> {
@@ -287,47 +284,6 @@ export class Backfill {
       logger.info({ job: id, host, collection, failed, unavailable }, 'a PDS has been backfilled')
     } finally {
       this.#ending.delete(id)
-    }
-  }
-
-  /** Has the next page of a host's repositories listed. */
-  async #list(job: Job, origin: string): Promise<void> {
-    const { requests, database, store } = this.#options
-    const { id, cursor } = job
-    this.#listing.add(id)
-    try {
-      if (job.listed >= listedMax) throw new BadAnswerError(`lists more than ${listedMax} repositories`)
-      if (cursor === '') this.#thinPages.delete(id)
-      const thin = this.#thinPages.get(id) ?? 0
-      if (thin >= thinPages.max)
-        throw new BadAnswerError(`lists fewer than ${thinPages.reposMin} repositories on too many pages`)
-      const method = `listRepos?limit=500${cursorParam(cursor)}`
-      const page = await this.#asked(async () =>
-        readListRepos(await requests.ask(origin, method, pageBounds)),
-      )
-      const repos = page.rows.flatMap((repo) => this.#missing(repo) ?? [])
-      const next = nextCursor(page, cursor)
-      if (next === undefined) this.#thinPages.delete(id)
-      else if (page.rows.length < thinPages.reposMin) this.#thinPages.set(id, thin + 1)
-      await this.#commit(database, () => {
-        // Somebody may have begun the job again, or ended it, meanwhile.
-        const now = store.job(id)
-        if (now?.state !== 'active' || now.cursor !== cursor || now.isListed) return
-        store.addListed(id, repos, page.rows.length, next)
-      })
-      this.#listRetries.delete(id)
-    } catch (error) {
-      if (!isAnswerFault(error)) throw error
-      const attempts = (this.#listRetries.get(id)?.attempts ?? 0) + 1
-      const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
-      const nextAtMs = this.#clock.nowMs() + retryWait(attempts - 1, retryMs, afterMs, this.#random)
-      this.#listRetries.set(id, { attempts, nextAtMs, error: error.message })
-      this.#options.logger.info(
-        { job: id, host: job.host, error: error.message },
-        'a PDS does not list its repositories',
-      )
-    } finally {
-      this.#listing.delete(id)
     }
   }
 
@@ -343,18 +299,50 @@ export class Backfill {
     return missingRepo(repo, states.get(repo.did), { newestAddition, settleMs, nowMs: this.#clock.nowMs() })
   }
 
-  #takeDue(job: Job): void {
-    const { store, settleMs } = this.#options
-    const { id, host } = job
-    let room = this.#readings.roomFor(host)
-    if (room <= 0) return
-    const nowMs = this.#clock.nowMs()
-    const times = { nowMs, lateMs: nowMs + Math.max(waitMsMax, settleMs) }
-    for (const repo of store.due(id, times, 2 * reposMax + this.#unsaved.size)) {
-      if (this.#readings.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
-      void this.#guarded(() => this.#takeRepo(job, repo))
-      if (--room === 0) return
+  /**
+   * Gives the places that are free to hosts in turn, one in each turn of the event loop. To be called when there may be one,
+   * or something to be read.
+   */
+  async #handOut(): Promise<void> {
+    if (this.#isHandingOut) return
+    this.#isHandingOut = true
+    try {
+      while (this.#takeNext()) await nextTurn()
+    } finally {
+      this.#isHandingOut = false
     }
+  }
+
+  /** Begins the next reading. @returns whether another one may be begun after it. */
+  #takeNext(): boolean {
+    const { requests, relayUrl } = this.#options
+    // The relay is asked for each that is read: nothing comes of it while the relay wants to be left alone.
+    if (this.#stop.signal.aborted || requests.quietMs(relayUrl) > 0) return false
+    let looks = 0
+    for (const host of this.#turns.hosts()) {
+      if (this.#readings.free <= 0) return false
+      // A host whose places are taken keeps its turn until one is free.
+      if (this.#readings.roomFor(host) <= 0) continue
+      const mark = (did: string): boolean => this.#beginMark(did as Did, host) // the states are of accounts
+      if (this.#turns.take(host, { mark, ofJob: () => this.#beginOfJob(host) })) return true
+      if (++looks >= looksPerTurn) return true
+    }
+    return false
+  }
+
+  #beginOfJob(host: string): boolean {
+    if (this.#unsaved.size >= unsavedMax || this.#originOf(host) === undefined) return false
+    for (const job of this.#options.store.jobsOf(host)) {
+      if (job.state !== 'active') continue
+      const repo = this.#due(job, 2 * reposMax + this.#unsaved.size).find(
+        ({ did }) => !this.#readings.has(did) && !this.#unsaved.has(`${job.id} ${did}`),
+      )
+      if (repo) {
+        void this.#guarded(() => this.#takeRepo(job, repo))
+        return true
+      }
+    }
+    return false
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
@@ -400,8 +388,14 @@ export class Backfill {
         else store.putRepo(id, changed)
       })
     } finally {
-      this.#readings.end(did)
+      this.#endReading(did)
     }
+  }
+
+  /** Its place is given to the next one at once. */
+  #endReading(did: string): void {
+    this.#readings.end(did)
+    void this.#guarded(() => this.#handOut())
   }
 
   /** Changes what a job has of a repository together with its state, and does not take it until then. */
@@ -427,21 +421,26 @@ export class Backfill {
     return isLiveBehind ? { ...changed, state: 'waiting' } : changed
   }
 
-  /** Reads marked repositories again, a few at a time. */
-  #takeMarked(): void {
+  /** Has some marked repositories wait for the turns of their hosts. */
+  #lookForMarked(): void {
     const { states, hostOf } = this.#options
     const page = states.marked(this.#afterMark, 100)
     this.#afterMark = page.length < 100 ? '' : (page.at(-1) ?? '')
-    for (const did of page) {
-      if (!states.get(did)?.needsRefetch) continue
-      const retry = this.#markRetries.get(did)
-      // What its host says may be different after an event of the account.
-      const isDue = !retry || hasCome(retry.nextAtMs, this.#clock.nowMs())
-      const isEarly = !isDue && retry.seen === this.#seenOf(did)
-      if (this.#readings.has(did) || isEarly) continue
-      const host = this.#placeOf(hostOf(did as Did)) // the states are of accounts
-      if (this.#readings.roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))
-    }
+    for (const did of page)
+      if (this.#isMarkDue(did)) this.#turns.addMark(this.#placeOf(hostOf(did as Did)), did) // the states are of accounts
+  }
+
+  #isMarkDue(did: string): boolean {
+    if (!this.#options.states.get(did)?.needsRefetch || this.#readings.has(did)) return false
+    const retry = this.#markRetries.get(did)
+    // What its host says may be different after an event of the account.
+    return !retry || hasCome(retry.nextAtMs, this.#clock.nowMs()) || retry.seen !== this.#seenOf(did)
+  }
+
+  #beginMark(did: Did, host: string): boolean {
+    const isDue = this.#isMarkDue(did)
+    if (isDue) void this.#guarded(() => this.#takeMark(did, host))
+    return isDue
   }
 
   /** For whom a marked account is read. Whoever names hosts that the relay does not read gets no more by naming many. */
@@ -474,7 +473,7 @@ export class Backfill {
       if (outcome.is === 'whole') this.#markRetries.delete(did)
       else this.#markRetries.set(did, { attempts, seen, nextAtMs })
     } finally {
-      this.#readings.end(did)
+      this.#endReading(did)
     }
   }
 

@@ -64,16 +64,20 @@ export class Readings {
     return host
   }
 
-  /** How many repositories of a host may be begun now. None when it is not above 0. */
-  roomFor(host: string): number {
+  /** How many repositories may be begun now. None when it is not above 0. */
+  get free(): number {
     const nowMs = performance.now()
     const usual = this.#all
       .values()
       .filter(({ isLarge }) => !isLarge)
       .toArray()
     const slow = usual.filter(({ sinceMs }) => nowMs - sinceMs >= slowMs).length
-    const free = reposMax + Math.min(slow, slowReposMax) - usual.length
-    return Math.min(free, reposPerHostMax - this.#countOf(host, false))
+    return reposMax + Math.min(slow, slowReposMax) - usual.length
+  }
+
+  /** The same of one host. */
+  roomFor(host: string): number {
+    return Math.min(this.free, reposPerHostMax - this.#countOf(host, false))
   }
 
   #countOf(host: string, isLarge: boolean): number {
