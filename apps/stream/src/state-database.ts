@@ -155,6 +155,9 @@ const migrations = [
      after_seq INTEGER PRIMARY KEY,
      through_seq INTEGER NOT NULL
    ) STRICT;`,
+  `ALTER TABLE repos ADD COLUMN is_taken_down INTEGER NOT NULL DEFAULT 0;
+   UPDATE repos SET is_taken_down = 1
+     WHERE is_hidden = 1 AND (account_seen LIKE '% false takendown' OR account_seen LIKE '% false deleted');`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

@@ -13,6 +13,11 @@ export function isHidden({ active, status }: { active: boolean; status?: unknown
   return !active && !shownStatuses.includes(status)
 }
 
+/** Whether what an account wrote leaves the archive too: it was taken down or deleted, and not only hidden for a while. */
+export function leavesArchive(word: { active: boolean; status?: unknown }): boolean {
+  return isHidden(word) && (word.status === 'takendown' || word.status === 'deleted')
+}
+
 /**
  * The accounts whose records nobody is shown: live, from memory or from the archive, from the moment on at which the
  * `#account` event that says so is visible, or at which the relay is found to say so. Identity, account and sync events of them are shown.

@@ -1,5 +1,5 @@
 import type { Archive } from '../archive/archive.ts'
-import { type HiddenAccounts, isHidden } from '../delivery/hidden-accounts.ts'
+import { type HiddenAccounts, isHidden, leavesArchive } from '../delivery/hidden-accounts.ts'
 import type { IngestObserver } from './ingest-observer.ts'
 import type { RepoState, RepoStates } from './repo-states.ts'
 
@@ -37,7 +37,8 @@ export class AccountCorrections {
     const state = states.get(did)
     if (!state || state.accountSeen !== seen || !isNews(word, state)) return
     const isDown = isHidden(word)
-    states.set(did, { ...state, isHidden: isDown })
+    const isTakenDown = leavesArchive(word)
+    states.set(did, { ...state, isHidden: isDown, isTakenDown })
     // Tell readers at once, because live events that were not shown to them do not come again.
     hidden.set(did, isDown)
     observer.onNotice({ is: 'account-corrected', did, ...word })
@@ -45,7 +46,7 @@ export class AccountCorrections {
       // As after an event: what a backfill wrote that was stopped on its way may leave the archive too.
       states.archived.forget(did)
       // A compaction learns of deleted accounts by rows, and there is none here.
-      if (word.status === 'takendown' || word.status === 'deleted') observer.onTakedown?.(did)
+      if (isTakenDown) observer.onTakedown?.(did)
     } else {
       if (state.rev !== '' || state.backfillRev !== '') states.mark(did)
       observer.onActive?.(did)
@@ -53,7 +54,11 @@ export class AccountCorrections {
   }
 }
 
-/** Whether the relay's answer differs from the state. Its own reasons, such as `throttled`, neither hide nor show an account. */
+/**
+ * Whether the relay's answer differs from the state. Its own reasons, such as `throttled`, neither hide nor show an account.
+ * An account that is hidden for another reason may have been taken down since.
+ */
 function isNews(word: AccountWord, state: Readonly<RepoState> | undefined): boolean {
-  return state !== undefined && (state.isHidden ? word.active : isHidden(word))
+  if (!state?.isHidden) return state !== undefined && isHidden(word)
+  return word.active || (leavesArchive(word) && !state.isTakenDown)
 }

@@ -186,6 +186,16 @@ test('an account event that comes again after a kill does not show what a newer 
   assert.deepEqual([states.get(did)?.isHidden, states.get(did)?.needsRefetch, rows], [false, true, [5]])
 })
 
+test('an account that was taken down stays so, whatever hides it next, until it is back', (t) => {
+  const { account, states } = foldOf(t)
+  const words = ['deactivated', 'takendown', 'suspended', undefined, 'deactivated', 'deleted']
+  const known = words.map((status, i) => {
+    account(i + 1, status === undefined ? isBack : { active: false, status })
+    return states.get(did)?.isTakenDown
+  })
+  assert.deepEqual(known, [false, true, true, false, false, true])
+})
+
 test('a commit of a hidden account gives no rows, and its repository is read when the account is back', (t) => {
   const { commit, account, isMarked, rows } = foldOf(t)
   account(1, isGone)

@@ -7,7 +7,7 @@ import type {
 } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
-import { isHidden } from '../delivery/hidden-accounts.ts'
+import { isHidden, leavesArchive } from '../delivery/hidden-accounts.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import type { Good, GoodCommit, GoodSync } from '../verify/verified.ts'
 import { broughtLive } from './archived-records.ts'
@@ -159,13 +159,15 @@ export class EventFold {
     if (event.kind === 'account' && isTakedown(event)) this.#options.onTakedown(did)
     // If the row is archived, the state knows what it says already, and what newer rows say.
     const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
+    const isTakenDown = hidden && (state.isTakenDown || (event.kind === 'account' && leavesArchive(event)))
     // Readers have been past what was hidden, and it may have left the archive. Readers go by events, so this holds also
     // when the state is corrected already, because the relay was asked (`AccountCorrections`).
     const wasHidden = state.isHidden || (!isArchived && saysHidden(state.accountSeen))
     const isBack =
       event.kind === 'account' && wasHidden && !hidden && (state.rev !== '' || state.backfillRev !== '')
     const needsRefetch = state.needsRefetch || isBack
-    this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
+    const known = { [field]: seen, isHidden: hidden, isTakenDown, needsRefetch, written }
+    this.#options.states.set(did, { ...state, ...known })
     // What a backfill wrote that was stopped on its way may leave the archive too, so it is written again.
     if (hidden && !state.isHidden) this.#options.states.archived.forget(did)
     // Its document may name a host and a key by now.

@@ -35,6 +35,8 @@ export interface RepoState {
   completeRevision: number
   /** Its newest account event says that nothing which it wrote may be shown. */
   isHidden: boolean
+  /** It is hidden because it was taken down or deleted, and it is noted that its records leave the archive. */
+  isTakenDown: boolean
   /**
    * Revision of a repository of which rows are archived, perhaps not all: a refill that has begun and not ended. Events up
    * to it give no rows, because they would come after what replaced them. Empty when there is none.
@@ -65,6 +67,7 @@ interface RepoColumns {
   complete_revision: number
   is_hidden: number
   backfill_rev: string
+  is_taken_down: number
 }
 
 const cachedMax = 50_000
@@ -87,6 +90,7 @@ export const unknownRepo: Readonly<RepoState> = {
   needsRefetch: false,
   completeRevision: 0,
   isHidden: false,
+  isTakenDown: false,
   backfillRev: '',
   written: [],
 }
@@ -131,10 +135,12 @@ export class RepoStates {
     this.#commit = commit
     this.#select = database.prepare<[string], RepoColumns>(
       `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision, is_hidden,
-         backfill_rev
+         backfill_rev, is_taken_down
        FROM repos WHERE did = ?`,
     )
-    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
+    this.#upsert = database.prepare(
+      'INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    )
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
@@ -267,7 +273,8 @@ export class RepoStates {
         const [mark, hidden, written] = [state.needsRefetch, state.isHidden, JSON.stringify(state.written)]
         const seen = [syncRev, identitySeen, accountSeen] as const
         const whole = [completeRevision, Number(hidden), backfillRev] as const
-        this.#upsert.run(did, rev, data, ...seen, Number(mark), written, ...whole)
+        const down = Number(state.isTakenDown)
+        this.#upsert.run(did, rev, data, ...seen, Number(mark), written, ...whole, down)
       }
       this.archived.write()
       for (const { change } of alongside) change()
@@ -299,6 +306,7 @@ export class RepoStates {
       needsRefetch: columns.needs_refetch === 1,
       completeRevision: columns.complete_revision,
       isHidden: columns.is_hidden === 1,
+      isTakenDown: columns.is_taken_down === 1,
       backfillRev: columns.backfill_rev,
       written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }

@@ -44,14 +44,14 @@ test('an account is hidden as its rows say, and has to be read again when it cam
   const states = new RepoStates(openStateDatabase(':memory:'))
   const did = 'did:plc:a'
   const hidden = (): object => {
-    const { isHidden, needsRefetch } = states.get(did) ?? unknownRepo
-    return { isHidden, needsRefetch }
+    const { isHidden, isTakenDown, needsRefetch } = states.get(did) ?? unknownRepo
+    return { isHidden, isTakenDown, needsRefetch }
   }
   states.set(did, { ...unknownRepo, rev: 'r0' })
   noteWritten(states, [accountRow(did, 1, isGone)])
-  assert.deepEqual(hidden(), { isHidden: true, needsRefetch: false })
+  assert.deepEqual(hidden(), { isHidden: true, isTakenDown: true, needsRefetch: false })
   noteWritten(states, [accountRow(did, 2, isBack)])
-  assert.deepEqual(hidden(), { isHidden: false, needsRefetch: true })
+  assert.deepEqual(hidden(), { isHidden: false, isTakenDown: false, needsRefetch: true })
 })
 
 test('an account that came, went and came back before its state was saved has to be read again', () => {

@@ -6,7 +6,7 @@
 import { createHash, hash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
-import { isHidden } from '../delivery/hidden-accounts.ts'
+import { isHidden, leavesArchive } from '../delivery/hidden-accounts.ts'
 import { broughtLive } from './archived-records.ts'
 import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
@@ -53,7 +53,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unap
   for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
     const state = states.get(did) ?? unknownRepo
     const noted = new Map(state.written.map((each) => [each.event, each]))
-    let { isHidden: wasHidden, needsRefetch } = state
+    let { isHidden: wasHidden, isTakenDown, needsRefetch } = state
     let isKnown = state.rev !== '' || state.backfillRev !== ''
     for (const row of rows) {
       if (row.kind === rowKind.account) {
@@ -62,6 +62,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unap
         // As `EventFold` does: what an account that is back wrote meanwhile has to be read.
         needsRefetch ||= wasHidden && !hidden && isKnown
         wasHidden = hidden
+        isTakenDown = hidden && (isTakenDown || leavesArchive(account))
         if (hidden) hiddenAt.set(did, row.seq)
         if (hidden && account.status === 'takendown') takenDown.add(did)
       }
@@ -77,7 +78,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unap
     }
     const written = [...noted.values()]
     // Hide or show the account now, because the event may come again only after another start.
-    states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
+    states.set(did, { ...state, isHidden: wasHidden, isTakenDown, needsRefetch, written })
     if (hiddenAt.has(did)) states.archived.forget(did)
   }
   return { hiddenAt, takenDown }
