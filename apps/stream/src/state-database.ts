@@ -158,6 +158,11 @@ const migrations = [
   `ALTER TABLE repos ADD COLUMN is_taken_down INTEGER NOT NULL DEFAULT 0;
    UPDATE repos SET is_taken_down = 1
      WHERE is_hidden = 1 AND (account_seen LIKE '% false takendown' OR account_seen LIKE '% false deleted');`,
+  `CREATE TABLE account_check (
+     id INTEGER PRIMARY KEY CHECK (id = 1),
+     begins INTEGER NOT NULL,
+     after_did TEXT
+   ) STRICT;`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

@@ -174,3 +174,52 @@ test('the records of an account whose takedown was lost leave replay and every f
   await using again = await startTestStream(settings)
   assert.deepEqual(await keysOf(again), ['stays'])
 })
+
+test('the records of accounts that are gone, and that no PDS lists, leave every file though the events that said so were lost', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'deletion-'))
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  host.answers.set('com.atproto.sync.listHosts', (_, response) => {
+    response.writeHead(200).end(JSON.stringify({ hosts: [{ hostname: host.host }] }))
+  })
+  const settings = {
+    dataDirectory: directory.path,
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: plc.url,
+    allowedPrivateHosts: ['localhost'],
+    collections: [follow],
+    backfill: 'on' as const,
+    backfillSettleSeconds: 0,
+  }
+  const [deleted, down] = [await host.createAccount(), await host.createAccount()]
+  const stays = await host.createAccount()
+  {
+    await using stream = await startTestStream(settings)
+    for (const account of [deleted, down]) account.create(follow, { note: secret }, 'gone')
+    down.setStatus('deactivated')
+    stays.create(follow, {}, 'stays')
+    using reader = await EventReader.open(stream.url, { cursor: 0 })
+    await reader.until(() => reader.messages.some(({ rkey }) => rkey === 'stays'))
+    await stream.seal()
+  }
+  const statuses = new Map<string | null, string>([
+    [deleted.did, 'deleted'],
+    [down.did, 'takendown'],
+  ])
+  for (const { did } of [deleted, down]) host.accounts.delete(did)
+  host.answers.set('com.atproto.sync.getRepoStatus', ({ url }, response) => {
+    const did = new URL(url ?? '', host.url).searchParams.get('did')
+    const status = statuses.get(did)
+    response.writeHead(200).end(JSON.stringify({ did, active: status === undefined, status }))
+  })
+  stays.create(follow, {}, 'lost')
+  host.forgetThrough(host.lastSeq)
+  await using stream = await startTestStream(settings)
+  const coverage = async (): Promise<string> =>
+    await (await fetch(`${stream.url}/xrpc/network.social.stream.getCoverage`)).text()
+  await eventually(async () => (await coverage()).includes('"complete"'), coverage)
+  await eventually(async () => {
+    assert.equal((await operate(stream, 'compact', {})).status, 200)
+    return filesWithSecret(directory.path).length === 0
+  })
+})

@@ -17,6 +17,8 @@ import type { Logger } from '@tributary/telemetry'
 import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
+import { AccountCheck, type AccountCheckOptions } from './account-check.ts'
+import { afterAttempt, attemptsOf, waitAfter } from './attempts.ts'
 import {
   type ActiveJob,
   type BackfillStore,
@@ -33,7 +35,7 @@ import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
 import { missingRepo } from './missing-repo.ts'
 import { Readings, reposMax, unapprovedHost, unknownHost } from './readings.ts'
 import { RepoLists } from './repo-lists.ts'
-import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
+import { hasCome, waitMsMax } from './retry-wait.ts'
 import { BadAnswerError, isAnswerFault, type ListedRepo } from './sync-answers.ts'
 
 export interface BackfillOptions {
@@ -47,6 +49,8 @@ export interface BackfillOptions {
   hostOf: (did: Did) => string
   /** Origin of the relay. */
   relayUrl: string
+  /** Told how accounts are, where events that said so were lost. Default: nobody. */
+  corrections?: AccountCheckOptions['corrections'] | undefined
   allowedPrivateHosts: readonly string[]
   /** How long events of an account are waited for before its repository is taken in their place, in milliseconds. */
   settleMs: number
@@ -67,13 +71,6 @@ const tickMs = 250
 const looksPerTurn = 100
 /** Repositories of jobs of which it is not saved yet what became of them. With more no others are begun: each look passes them over. */
 const unsavedMax = 500
-/**
- * Attempts at a repository whose host gives nothing that can be used, and at one that stays older than what is known of it,
- * which takes some twenty minutes: nobody may have what its host has lost.
- */
-const attemptsMax = { refused: 5, older: 12 }
-/** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
-const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax, putOff: 30_000 }
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 interface Retry {
@@ -92,13 +89,14 @@ export class Backfill {
   /** Repositories of jobs of which it is not saved what became of them, with what was listed of those that are unavailable. */
   readonly #unsaved = new Map<string, ListedRev | undefined>()
   readonly #lists: RepoLists
+  readonly #accounts: AccountCheck
   readonly #turns = new HostTurns()
   #isHandingOut = false
   /** Jobs that are being stored as done. */
   readonly #ending = new Set<number>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
-  #running: Promise<void> | undefined
+  #running: Promise<unknown> | undefined
 
   /** @param stop aborted by `close`. Whatever is under way ends with it. */
   constructor(options: BackfillOptions, stop: AbortController) {
@@ -111,10 +109,16 @@ export class Backfill {
     const parts = { ...options, clock, random, commit, asked: this.#asked.bind(this) }
     this.#hosts = new HostList({ ...parts, onAdded: (host) => void this.begin('host-added', { host }) })
     this.#lists = new RepoLists({ ...parts, missing: (repo) => this.#missing(repo) })
+    this.#accounts = new AccountCheck({ ...parts, signal: stop.signal })
   }
 
   get hostListing(): HostListing {
     return this.#hosts.listing
+  }
+
+  /** Why it is not known of all accounts whether they are there still; undefined when it is. */
+  get accountsReason(): string | undefined {
+    return this.#accounts.reason
   }
 
   /** Repositories that are read now. */
@@ -128,7 +132,7 @@ export class Backfill {
   }
 
   start(): void {
-    this.#running = this.#run()
+    this.#running = Promise.all([this.#run(), this.#guarded(() => this.#accounts.run())])
   }
 
   async close(): Promise<void> {
@@ -156,10 +160,14 @@ export class Backfill {
 
   /** The relay no longer had all events since the last one that was seen, or may not have had them. */
   windowMissed(): void {
-    const jobs = this.#options.database.transaction(() => this.begin('window-missed'))()
+    const begin = (): number[] => {
+      this.#accounts.begin()
+      return this.begin('window-missed')
+    }
+    const jobs = this.#options.database.transaction(begin)()
     this.#options.logger.warn(
       { jobs: jobs.length },
-      'every PDS is read again for what the relay may not have',
+      'every PDS is read again, and the relay asked about every account, for what the relay may not have had',
     )
   }
 
@@ -371,7 +379,12 @@ export class Backfill {
       const outcome = await this.#filled({ did, host, mayReplace, onWhole, largeTurn })
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
-      const changed = this.#afterAttempt(repo, outcome)
+      const { settleMs } = this.#options
+      const changed = afterAttempt(repo, outcome, {
+        settleMs,
+        nowMs: this.#clock.nowMs(),
+        random: this.#random,
+      })
       const isUnavailable = changed.state === 'unavailable'
       const listed = { host, rev: repo.rev }
       // Events of the account came meanwhile, so what was said of it may be out of date. Its mark has it read.
@@ -406,19 +419,6 @@ export class Backfill {
       () => void change(),
       () => void this.#unsaved.delete(key),
     )
-  }
-
-  /** What a job knows of a repository that it could not make whole. */
-  #afterAttempt(repo: JobRepo, outcome: Exclude<FillOutcome, { is: 'whole' }>): JobRepo {
-    const attempts = repo.attempts + attemptsOf(outcome)
-    const isLiveBehind = outcome.is === 'live-behind'
-    const afterMs = isLiveBehind ? this.#options.settleMs : this.#retryWaitMs(outcome, attempts)
-    const detail = isLiveBehind ? 'events of the account are expected' : outcome.detail
-    const changed = { ...repo, attempts, detail, nextAtMs: this.#clock.nowMs() + afterMs }
-    if (outcome.is === 'unavailable') return { ...changed, state: 'unavailable' }
-    const isUseless = outcome.is === 'refused' || outcome.is === 'older'
-    if (isUseless && attempts >= attemptsMax[outcome.is]) return { ...changed, state: 'failed' }
-    return isLiveBehind ? { ...changed, state: 'waiting' } : changed
   }
 
   /** Has some marked repositories wait for the turns of their hosts. */
@@ -469,27 +469,11 @@ export class Backfill {
       onRepo(outcome.is)
       const attempts = before + attemptsOf(outcome)
       const nextAtMs =
-        this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : this.#retryWaitMs(outcome, attempts))
+        this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : waitAfter(outcome, attempts, this.#random))
       if (outcome.is === 'whole') this.#markRetries.delete(did)
       else this.#markRetries.set(did, { attempts, seen, nextAtMs })
     } finally {
       this.#endReading(did)
     }
   }
-
-  #retryWaitMs(outcome: FillOutcome, attempts: number): number {
-    // What would make it to be had again comes as an event, or by hand.
-    if (outcome.is === 'unavailable') return retryMs.unavailable
-    const askedMs = outcome.is === 'later' ? outcome.afterMs : undefined
-    if (attemptsOf(outcome) === 0) {
-      const { putOff } = retryMs
-      return retryWait(0, { first: putOff, max: putOff }, askedMs, this.#random)
-    }
-    return retryWait(attempts - 1, retryMs, askedMs, this.#random)
-  }
-}
-
-/** A repository that was put off was not tried: its next wait does not grow, and one bad answer later is not its last. */
-function attemptsOf(outcome: FillOutcome): 0 | 1 {
-  return outcome.is === 'later' && outcome.isPutOff === true ? 0 : 1
 }

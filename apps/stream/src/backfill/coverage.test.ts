@@ -43,3 +43,29 @@ test('a page has so many rows at most, one PDS at least, and the pages together 
   }
   database.close()
 })
+
+test('nothing is complete while the relay is asked which accounts are gone', async () => {
+  const database = openStateDatabase(':memory:')
+  const store = new BackfillStore(database)
+  store.addHosts(['pds.example.com'], 1)
+  const [id = 0] = store.begin({ cause: 'operator', collection: '', revision: 1 }, 0)
+  store.setState(id, 'done', 1, 5)
+  const list = [{ collection: 'org.a', addedRevision: 1 }]
+  const backfill = {
+    hostListing: { is: 'known' },
+    errorOf: () => undefined,
+    accountsReason: 'asked' as string | undefined,
+  }
+  const coverage = new Coverage({
+    store,
+    backfill: backfill as never, // as far as it is looked at
+    watched: { list: () => list, revision: 1 } as unknown as WatchedCollections, // likewise
+    states: { markedCount: () => 0 },
+    headSeq: () => 7,
+  })
+  const covered = async (): Promise<unknown> => (await coverage.page('', 10)).hosts[0]?.collections
+  assert.deepEqual(await covered(), [{ collection: 'org.a', status: 'unknown', reason: 'asked' }])
+  backfill.accountsReason = undefined
+  assert.deepEqual(await covered(), [{ collection: 'org.a', status: 'complete', completeAtSeq: 5 }])
+  database.close()
+})

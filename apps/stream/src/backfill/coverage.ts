@@ -25,7 +25,7 @@ export interface HostCoverage {
 
 export interface CoverageOptions {
   store: BackfillStore
-  backfill: Pick<Backfill, 'hostListing' | 'errorOf'>
+  backfill: Pick<Backfill, 'hostListing' | 'errorOf' | 'accountsReason'>
   watched: WatchedCollections
   states: Pick<RepoStates, 'markedCount'>
   headSeq: () => number
@@ -119,6 +119,8 @@ export class Coverage {
     const failed = Math.max(...done.map(({ id }) => ofJobs.get(id)?.failed ?? 0))
     if (failed > 0)
       return { collection, status: 'unknown', reason: `${repositories(failed)} could not be read` }
+    const reason = this.#options.backfill.accountsReason
+    if (reason !== undefined) return { collection, status: 'unknown', reason }
     return { collection, status: 'complete', completeAtSeq: Math.min(...done.map((job) => job.throughSeq)) }
   }
 
