@@ -163,6 +163,7 @@ const migrations = [
      begins INTEGER NOT NULL,
      after_did TEXT
    ) STRICT;`,
+  `ALTER TABLE backfill_jobs ADD COLUMN begins INTEGER NOT NULL DEFAULT 0`,
 ]
 
 /** The calls by which a start writes. A test may put a disk of its own here. */

@@ -124,7 +124,7 @@ test('jobs of all hosts begin: again from the start where one is open, anew wher
   const wish = { collection: '', cause: 'host-added', revision: 1 } as const
   assert.deepEqual(store.begin({ ...wish, host: 'b.example.com' }, 1), [1])
   assert.deepEqual(store.begin({ ...wish, host: 'c.example.com' }, 1), [2])
-  store.addListed(1, [], 7, 'far')
+  store.addListed({ id: 1, begins: 0 }, [], 7, 'far')
   store.setState(2, 'done', 1)
   assert.deepEqual(store.begin({ ...wish, cause: 'window-missed', revision: 2 }, 5), [1, 3, 4])
   assert.deepEqual(
@@ -135,4 +135,20 @@ test('jobs of all hosts begin: again from the start where one is open, anew wher
       ['c.example.com', 'window-missed', '', false],
     ],
   )
+})
+
+test('a page of a list that was asked for before events were lost counts for nothing', (t) => {
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const store = new BackfillStore(database)
+  const wish = { host: 'pds.example.com', cause: 'window-missed', revision: 1, collection: '' } as const
+  const [id = 0] = store.begin(wish, 0)
+  const [asked] = store.activeJobs(0)
+  assert.ok(asked)
+  store.begin(wish, 0)
+  const listed = [{ ...repo, did: 'did:plc:a' }]
+  store.addListed(asked, listed, 1, undefined)
+  assert.deepEqual([store.job(id)?.isListed, store.repos(id, '', 1)], [false, []])
+  for (const job of store.activeJobs(0)) store.addListed(job, listed, 1, undefined)
+  assert.deepEqual([store.job(id)?.isListed, store.repos(id, '', 1).length], [true, 1])
 })

@@ -82,6 +82,8 @@ const sweptAtOnce = 2000
 export interface ActiveJob extends Job {
   /** A retry has not come to the last of its repositories yet. */
   isRetried: boolean
+  /** How often it was begun again from the start of the listing. */
+  begins: number
 }
 
 interface JobRow extends Omit<Job, 'isListed'> {
@@ -107,6 +109,7 @@ export class BackfillStore {
   readonly #beginAgain
   readonly #deleteEnded
   readonly #insert
+  readonly #noteListed
   readonly #idsOf
   readonly #due
   readonly #pending
@@ -125,8 +128,8 @@ export class BackfillStore {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#jobs = database.prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
-    this.#activeJobs = database.prepare<[number], JobRow & { isRetried: number }>(
-      `SELECT ${jobColumns}, retry_after IS NOT NULL AS isRetried FROM backfill_jobs
+    this.#activeJobs = database.prepare<[number], JobRow & { isRetried: number; begins: number }>(
+      `SELECT ${jobColumns}, retry_after IS NOT NULL AS isRetried, begins FROM backfill_jobs
        WHERE state = 'active' AND id > ? ORDER BY id LIMIT ${jobsPerTurn}`,
     )
     this.#jobsOf = database.prepare<[string], JobRow>(
@@ -138,7 +141,8 @@ export class BackfillStore {
     const ofHosts = `collection = @collection AND host IN (${hosts})`
     const isOpen = "state IN ('active', 'paused')"
     this.#beginAgain = database.prepare<[NewJobs]>(
-      `UPDATE backfill_jobs SET cause = @cause, revision = @revision, cursor = '', is_listed = 0, listed = 0
+      `UPDATE backfill_jobs SET cause = @cause, revision = @revision, cursor = '', is_listed = 0, listed = 0,
+         begins = begins + 1
        WHERE ${ofHosts} AND ${isOpen}`,
     )
     this.#deleteEnded = database
@@ -149,6 +153,10 @@ export class BackfillStore {
          created_at_ms, ended_at_ms, through_seq)
        SELECT host, @collection, @cause, 'active', @revision, '', 0, 0, @nowMs, 0, 0 FROM (${hosts}) AS wished
        WHERE NOT EXISTS (SELECT 1 FROM backfill_jobs WHERE host = wished.host AND collection = @collection)`,
+    )
+    this.#noteListed = database.prepare(
+      `UPDATE backfill_jobs SET cursor = ?, is_listed = ?, listed = listed + ?
+       WHERE id = ? AND begins = ? AND state = 'active'`,
     )
     this.#idsOf = database
       .prepare<[NewJobs], number>(`SELECT id FROM backfill_jobs WHERE ${ofHosts} ORDER BY id`)
@@ -250,7 +258,8 @@ export class BackfillStore {
 
   /** By id, those after this one, as many as are looked at in one turn of the event loop. */
   activeJobs(afterId: number): ActiveJob[] {
-    return this.#activeJobs.all(afterId).map((row) => ({ ...jobOf(row), isRetried: row.isRetried === 1 }))
+    const rows = this.#activeJobs.all(afterId)
+    return rows.map((row) => ({ ...jobOf(row), begins: row.begins, isRetried: row.isRetried === 1 }))
   }
 
   /** By id. */
@@ -271,12 +280,20 @@ export class BackfillStore {
     if (state === 'cancelled') this.#leftovers.add(id)
   }
 
-  /** Notes a page of the listing. @param cursor of the next one; undefined after the last. */
-  addListed(id: number, repos: readonly JobRepo[], listed: number, cursor: string | undefined): void {
-    for (const repo of repos) this.putRepo(id, repo)
-    this.#database
-      .prepare('UPDATE backfill_jobs SET cursor = ?, is_listed = ?, listed = listed + ? WHERE id = ?')
-      .run(cursor ?? '', Number(cursor === undefined), listed, id)
+  /**
+   * Notes a page of the listing, unless the job was begun again or ended since: what was lost before it was begun again may be
+   * newer than the page.
+   * @param job as it was when the page was asked for.
+   * @param cursor of the next one; undefined after the last.
+   */
+  addListed(
+    { id, begins }: Pick<ActiveJob, 'id' | 'begins'>,
+    repos: readonly JobRepo[],
+    listed: number,
+    cursor: string | undefined,
+  ): void {
+    const noted = this.#noteListed.run(cursor ?? '', Number(cursor === undefined), listed, id, begins)
+    if (noted.changes > 0) for (const repo of repos) this.putRepo(id, repo)
   }
 
   putRepo(id: number, { did, state, rev, attempts, nextAtMs, detail }: JobRepo): void {

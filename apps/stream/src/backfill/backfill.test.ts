@@ -40,8 +40,13 @@ function backfillOf(
   {
     hosts = [host],
     listed = [did],
-    listedBy = (_: string) => listed,
-    hostOf = (_: string): string => host,
+    listedBy = () => listed,
+    hostOf = () => host,
+  }: {
+    hosts?: string[]
+    listed?: string[]
+    listedBy?: (origin: string) => string[]
+    hostOf?: (did: string) => string
   } = {},
 ) {
   const directory = mkdtempSync(join(tmpdir(), 'backfill-'))

@@ -88,12 +88,7 @@ export class RepoLists {
       const next = nextCursor(page, cursor)
       if (next === undefined) this.#thinPages.delete(id)
       else if (page.rows.length < thinPages.reposMin) this.#thinPages.set(id, thin + 1)
-      await commit(database, () => {
-        // Somebody may have begun the job again, or ended it, meanwhile.
-        const now = store.job(id)
-        if (now?.state !== 'active' || now.cursor !== cursor || now.isListed) return
-        store.addListed(id, repos, page.rows.length, next)
-      })
+      await commit(database, () => store.addListed(job, repos, page.rows.length, next))
       this.#retries.delete(id)
     } catch (error) {
       if (!isAnswerFault(error)) throw error
