@@ -9,6 +9,7 @@ import { testOnPostgres } from '@tributary/testkit'
 
 const files = [
   'src/fold/accounts.test.ts',
+  'src/fold/beside-turns.test.ts',
   'src/fold/earlier-places.fuzz.test.ts',
   'src/fold/entries.test.ts',
   'src/fold/fold.fuzz.test.ts',

@@ -23,6 +23,7 @@ const steps = {
   '0015-deleted-authors': checkDeleted,
   '0016-early-vacuum': vacuumEarly,
   '0017-remakes': createRemakes,
+  '0018-remakes-in-order': orderRemakes,
 }
 
 /** What the two databases spell differently. */
@@ -418,4 +419,15 @@ async function createRemakes(db: Kysely<unknown>, { text, clustered }: Form): Pr
     .addColumn('failures', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
+}
+
+/** The next author is the first row of an index, however many wait, and those who are to be hidden are told apart. */
+async function orderRemakes(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable('remakes')
+    .addColumn('isHiding', 'bigint', (c) => c.notNull().defaultTo(0))
+    .execute()
+  await sql`update "remakes" set "isHiding" = 1 where "accountVersion" > 0
+    and "did" in (select "did" from "accounts" where "hidden" = 1)`.execute(db)
+  await db.schema.createIndex('remakesInOrder').on('remakes').columns(['isHiding', 'place']).execute()
 }

@@ -102,6 +102,7 @@ export const tables: { readonly [T in TableName]: TableShape<RowOf<T>> } = {
       place: 'bigint',
       version: 'bigint',
       accountVersion: 'bigint',
+      isHiding: 'bigint',
       isDefiner: 'bigint',
       isLister: 'bigint',
       contents: 'text',

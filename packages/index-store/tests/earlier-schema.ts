@@ -25,11 +25,20 @@ export const earlierItem: RowOf<'collectionItems'> = {
   feedTime: earlierRecord.feedTime,
 }
 
+/** Makes the tables of the version whose last step this was. */
+export async function migrateTo(
+  db: Kysely<unknown>,
+  database: 'sqlite' | 'postgres',
+  step: string,
+): Promise<void> {
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrationsOf(database) } })
+  const { error } = await migrator.migrateTo(step)
+  if (error !== undefined) throw new Error('the earlier tables could not be made', { cause: error })
+}
+
 /** Makes the tables of the version that stored the record key and the revision of records, and the rows above. */
 export async function makeEarlier(db: Kysely<unknown>, database: 'sqlite' | 'postgres'): Promise<void> {
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrationsOf(database) } })
-  const { error } = await migrator.migrateTo('0010-newest-entries')
-  if (error !== undefined) throw new Error('the earlier tables could not be made', { cause: error })
+  await migrateTo(db, database, '0010-newest-entries')
   const put = async (table: string, row: object): Promise<void> => {
     const columns = sql.join(Object.keys(row).map((name) => sql.ref(name)))
     const values = sql.join(Object.values(row))

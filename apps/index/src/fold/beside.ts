@@ -20,8 +20,8 @@ export type Remake = RowOf<'remakes'>
 
 /** An addition to the work of an author. */
 export interface BesideWish {
-  /** All rows of the account are to be made again. */
-  readonly isAccount?: boolean
+  /** All rows of the account are to be made again, and first of all those that are shown removed if it is hidden. */
+  readonly change?: 'hide' | 'show'
   readonly affected?: Affected
 }
 
@@ -31,30 +31,43 @@ type Contents = Pick<Noted, 'listed' | 'badges'>
 export async function putBeside(
   batch: Batch,
   { did, seq }: { did: Did; seq: number },
-  { isAccount = false, affected = new Affected() }: BesideWish,
+  { change, affected = new Affected() }: BesideWish,
 ): Promise<void> {
   const [known] = await batch.load('remakes', [did])
   const version = (known?.version ?? 0n) + 1n
-  const { definers, listers = [], ...added } = affected.noted
-  const all = new Affected()
-  if (known) all.add(noted(contentsOf(known)))
-  all.add(noted(added))
-  const { listed, badges } = all.noted
-  const [isMuchListed, isMuchDefined] = [listed, badges].map(({ length }) => length > contentsMax)
-  const contents: Contents = { listed: isMuchListed ? [] : listed, badges: isMuchDefined ? [] : badges }
   await batch.put('remakes', [
     {
       did,
       seq: BigInt(seq),
-      place: known?.place ?? (await batch.queues.lastRemake()).place,
+      place: known?.place ?? (await batch.queues.lastRemakePlace()),
       version,
-      accountVersion: isAccount ? version : (known?.accountVersion ?? 0n),
-      isDefiner: isMuchDefined || definers.length > 0 ? 1n : (known?.isDefiner ?? 0n),
-      isLister: isMuchListed || listers.length > 0 ? 1n : (known?.isLister ?? 0n),
-      contents: JSON.stringify(contents),
+      accountVersion: change ? version : (known?.accountVersion ?? 0n),
+      isHiding: change ? (change === 'hide' ? 1n : 0n) : (known?.isHiding ?? 0n),
+      ...restingOf(known, affected),
       failures: 0n,
     },
   ])
+}
+
+type Resting = Pick<Remake, 'isDefiner' | 'isLister' | 'contents'>
+
+/** What is to be settled of what rests on an author's records, with an addition. */
+function restingOf(
+  known: Remake | undefined,
+  { noted: { definers, listers = [], ...added } }: Affected,
+): Resting {
+  const all = new Affected()
+  if (known) all.add(noted(contentsOf(known)))
+  all.add(noted(added))
+  const { listed, badges } = all.noted
+  const isDefiner = known?.isDefiner === 1n || badges.length > contentsMax || definers.length > 0
+  const isLister = known?.isLister === 1n || listed.length > contentsMax || listers.length > 0
+  const contents: Contents = { listed: isLister ? [] : listed, badges: isDefiner ? [] : badges }
+  return {
+    isDefiner: isDefiner ? 1n : 0n,
+    isLister: isLister ? 1n : 0n,
+    contents: JSON.stringify(contents),
+  }
 }
 
 function contentsOf({ contents }: Remake): Contents {
@@ -76,23 +89,24 @@ export function affectedOf(remake: Remake): Affected {
 
 /**
  * Leaves the work of an author. Additions since it was read, and work that was not done, wait behind those of others. The
- * rows of an account that did not change meanwhile are not made once more.
+ * rows of an account that did not change meanwhile are not made once more. `hidden`: what was shown of an account is removed,
+ * and the rest of its work keeps its place.
  */
 export async function leaveBeside(
   batch: Batch,
   { did, version, accountVersion }: Remake,
-  became: 'done' | 'outdated' | 'failed',
+  became: 'done' | 'hidden' | 'outdated' | 'failed',
 ): Promise<void> {
   const [now] = await batch.load('remakes', [did])
   if (now === undefined) return
   if (became === 'done' && now.version === version) return batch.remove('remakes', [did])
-  const isAccountDone = became === 'done' && now.accountVersion === accountVersion
-  const { place } = await batch.queues.lastRemake()
+  const isSame = now.accountVersion === accountVersion
+  if (became === 'hidden' && isSame) return batch.put('remakes', [{ ...now, isHiding: 0n }])
   await batch.put('remakes', [
     {
       ...now,
-      place,
-      accountVersion: isAccountDone ? 0n : now.accountVersion,
+      place: await batch.queues.lastRemakePlace(),
+      accountVersion: became === 'done' && isSame ? 0n : now.accountVersion,
       failures: now.failures + (became === 'failed' ? 1n : 0n),
     },
   ])

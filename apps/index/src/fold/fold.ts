@@ -15,14 +15,14 @@ import { changeAccount } from './account-changes.ts'
 import { stateOf } from './accounts.ts'
 import { adopt } from './adopt.ts'
 import { type AccountChange, applyEvent, type Making } from './apply-event.ts'
-import { type Cause, Cuts, noteFinished, type Unfinished, unfinishedIn } from './cuts.ts'
+import { type Cause, type CutPoints, Cuts, noteFinished, type Unfinished, unfinishedIn } from './cuts.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
 import type { FeedPolicy } from './feed-rows.ts'
 import { eventsRemembered, type FoldedEvent, FollowedStream, newestOf } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
 import { relist } from './relist.ts'
 import { settle, settleAll, settleWhenMuch, writeChanges } from './settle.ts'
-import { workBeside } from './work-beside.ts'
+import { BesideTurns, workBeside } from './work-beside.ts'
 
 /** How much the fold does at once. */
 interface FoldBounds {
@@ -104,8 +104,7 @@ export class Fold {
   #isBesideUnderWay = false
   /** Work that failed before the start has got another try. */
   #hasRetried = false
-  /** The account that such work is being done for, until it changes. */
-  #besideOf: Did | undefined
+  readonly #turns = new BesideTurns()
 
   /** @param earlier what is known of records from an index that this one is to take the place of */
   constructor(
@@ -166,9 +165,10 @@ export class Fold {
   /**
    * Does the work of one author that is noted to be done beside the events, while other calls have their turns.
    * @param signal leaves it for later.
+   * @param of does nothing but remove what is shown of accounts that are hidden.
    * @returns how many authors had such work; 0 also while another call does some.
    */
-  async workBeside(signal: AbortSignal): Promise<number> {
+  async workBeside(signal: AbortSignal, of: 'all' | 'hidden' = 'all'): Promise<number> {
     const { besideRows } = this.#bounds
     if (!this.#mayHaveBeside || this.#isBesideUnderWay || besideRows === undefined || signal.aborted) return 0
     this.#isBesideUnderWay = true
@@ -177,7 +177,7 @@ export class Fold {
       await this.#finish()
       if (!this.#hasRetried) await this.#writer.write((batch) => batch.queues.retryRemakes())
       this.#hasRetried = true
-      this.#mayHaveBeside = false
+      this.#mayHaveBeside = of === 'hidden'
       const { policy } = this.#making
       const authors = await workBeside({
         writer: this.#writer,
@@ -189,15 +189,14 @@ export class Fold {
           leave = await this.#enter()
         },
         onAuthors: (count) => (this.authorsBeside = count),
-        onBegun: (did) => (this.#besideOf = did),
-        isOutdated: () => this.#besideOf === undefined,
+        turns: this.#turns,
+        of,
         signal,
         onFailed: ({ seq, did }, error) => void this.#failed.push({ seq: Number(seq), did, error }),
       })
       if (authors > 0) this.#mayHaveBeside = true
       return authors
     } finally {
-      this.#besideOf = undefined
       this.#isBesideUnderWay = false
       leave()
     }
@@ -393,15 +392,17 @@ export class Fold {
   async #change(batch: Batch, rows: IndexRows, change: AccountChange, cuts?: Cuts): Promise<void> {
     const { did } = change
     const { policy } = this.#making
-    if (did === this.#besideOf) this.#besideOf = undefined
-    const beside = isPassing(change) ? cuts?.beside : undefined
-    if (cuts === undefined || beside === undefined) return changeAccount(batch, rows, change, policy, cuts)
-    const isDone = await beside.isDone(async (within) => {
+    this.#turns.underWay.delete(did)
+    const beside = cuts?.beside
+    if (cuts === undefined || beside === undefined || !isPassing(change))
+      return changeAccount(batch, rows, change, policy, cuts)
+    const work = async (within: CutPoints): Promise<void> => {
       const own = new IndexRows(undefined, this.#bounds.noted)
       await changeAccount(batch, own, change, policy, within)
       await settleAll(batch, own.affected, within)
-    })
-    if (!isDone) await beside.put(did, { isAccount: true })
+    }
+    const isDone = await beside.isDone(work)
+    if (!isDone) await beside.put(did, { change: change.change })
     cuts.change = undefined
     await cuts.cut()
   }
@@ -476,8 +477,8 @@ function lastAccountEvents(events: readonly StreamEvent[]): Map<Did, number> {
 }
 
 /** Whether a later change of the same account may take its place, because it makes the same rows from the records alone. */
-function isPassing({ change }: AccountChange): boolean {
-  return change === 'hide' || change === 'show'
+function isPassing(change: AccountChange): change is Extract<AccountChange, { change: 'hide' | 'show' }> {
+  return change.change === 'hide' || change.change === 'show'
 }
 
 function newCounts(): FoldCounts {

@@ -8,7 +8,7 @@ import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { test } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import { Kysely, sql, SqliteDialect } from 'kysely'
-import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
+import { earlierItem, earlierRecord, makeEarlier, migrateTo } from '../../tests/earlier-schema.ts'
 import { openIndexWriter } from '../open-index.ts'
 import type { TableName } from '../tables.ts'
 import { activityStatesOf, awardStatesOf, namings, pageNaming } from '../write/classification.ts'
@@ -57,6 +57,28 @@ test('a database of an earlier version is brought to the present schema with its
   using sqlite = new DatabaseSync(path)
   const columns = sqlite.prepare('select name from pragma_table_info(?)').all('records')
   assert.equal(columns.at(-1)?.['name'], 'json', 'what comes after the text is read through it')
+})
+
+test('accounts that waited to be hidden before an update come first', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  {
+    await using db = new Kysely({ dialect: new SqliteDialect({ database: new Sqlite(path) }) })
+    await migrateTo(db, 'sqlite', '0017-remakes')
+    await sql`insert into "accounts" ("did", "status", "statusSeq", "hidden", "checkedAt", "isAuthor")
+      values ('gone', 'takendown', 1, 1, 0, 1), ('writes', 'takendown', 1, 1, 0, 1), ('back', 'active', 1, 0, 0, 1)`.execute(
+      db,
+    )
+    const columns = sql`"did", "seq", "place", "version", "accountVersion", "isDefiner", "isLister", "contents", "failures"`
+    await sql`insert into "remakes" (${columns}) values ('back', 1, 1, 1, 1, 0, 0, '{}', 0),
+      ('writes', 1, 2, 1, 0, 1, 0, '{}', 0), ('gone', 1, 3, 1, 1, 0, 0, '{}', 0)`.execute(db)
+  }
+  await using writer = await openIndexWriter(path)
+  const waiting = await writer.write((batch) => batch.loadAll('remakes'))
+  assert.deepEqual(
+    waiting.filter(({ isHiding }) => isHiding === 1n).map(({ did }) => String(did)),
+    ['gone'],
+  )
 })
 
 test('a migration that does not come to its end changes nothing, and can be run again', async () => {

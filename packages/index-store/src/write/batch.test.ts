@@ -238,42 +238,42 @@ test('a long text counts as further rows where it is put and where it is read, a
   })
 })
 
-test('authors whose rows are to be made again come by whether they are hidden, and then by how long they have waited', async () => {
+test('authors whose rows are to be made again come by how long they have waited, those who are to be hidden by themselves', async () => {
   await using writer = await openTestIndex()
-  const remake = (name: string, place: bigint, failures = 0n): RowOf<'remakes'> => ({
+  const remake = (name: string, place: bigint, isHiding = 0n, failures = 0n): RowOf<'remakes'> => ({
     did: `did:plc:${name}` as Did, // plausible
     seq: 1n,
     place,
     version: 1n,
     accountVersion: 1n,
+    isHiding,
     isDefiner: 0n,
     isLister: 0n,
     contents: '{}',
     failures,
   })
   await writer.write(async (batch) => {
-    assert.deepEqual(await batch.queues.lastRemake(), { place: 1n, authors: 0 })
+    const { queues } = batch
+    const next = async (isHiding: boolean): Promise<string | undefined> =>
+      (await queues.nextRemake(isHiding))?.did.replace('did:plc:', '')
+    assert.deepEqual([await queues.lastRemakePlace(), await queues.remakes()], [1n, 0])
     await batch.put('remakes', [
-      remake('failed', 1n, 3n),
-      remake('shown', 2n),
-      remake('late', 3n),
-      remake('hidden', 4n),
+      remake('failed', 1n, 0n, 3n),
+      remake('late', 5n),
+      remake('early', 2n),
+      remake('hidden', 3n, 1n),
+      remake('later-hidden', 4n, 1n),
     ])
-    const states = ['failed', 'shown', 'late', 'hidden'].map((name) => ({
-      ...account,
-      did: `did:plc:${name}` as Did, // plausible
-      hidden: name === 'hidden' ? 1n : 0n,
-    }))
-    await batch.put('accounts', states)
-    assert.deepEqual(await batch.queues.lastRemake(), { place: 5n, authors: 4 })
-    for (const name of ['hidden', 'shown', 'late']) {
-      const next = await batch.queues.nextRemake()
-      assert.equal(next?.did, `did:plc:${name}`)
-      await batch.remove('remakes', [next.did])
-    }
-    assert.equal(await batch.queues.nextRemake(), undefined)
-    await batch.queues.retryRemakes()
-    assert.equal((await batch.queues.nextRemake())?.did, 'did:plc:failed')
+    assert.deepEqual([await queues.lastRemakePlace(), await queues.remakes()], [6n, 5])
+    assert.deepEqual([await next(true), await next(false)], ['hidden', 'early'])
+    await batch.remove(
+      'remakes',
+      ['early', 'hidden', 'late'].map((name) => `did:plc:${name}`),
+    )
+    assert.deepEqual([await next(true), await next(false)], ['later-hidden', undefined])
+    assert.equal(await queues.lastRemakePlace(), 5n)
+    await queues.retryRemakes()
+    assert.equal(await next(false), 'failed')
   })
 })
 

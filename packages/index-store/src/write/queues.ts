@@ -72,22 +72,31 @@ export class Queues {
   }
 
   /**
-   * The author whose rows are to be made again next: those who are hidden come first, and then those who have waited longest.
-   * Undefined when there is none.
+   * The author that has waited longest for rows to be made again. Undefined when there is none.
+   * @param isHiding whether among those of whom shown rows are still to be removed, or among all others
    */
-  async nextRemake(): Promise<RemakesTable | undefined> {
+  async nextRemake(isHiding: boolean): Promise<RemakesTable | undefined> {
     const [row] = await this.#session.all(sql<RemakesTable>`
-      select "remakes".* from "remakes" left join "accounts" on "accounts"."did" = "remakes"."did"
-      where "failures" < ${remakeFailuresMax}
-      order by coalesce("accounts"."hidden", 1) desc, "place" limit 1`)
+      select * from "remakes" where "isHiding" = ${isHiding ? 1n : 0n} and "failures" < ${remakeFailuresMax}
+      order by "place" limit 1`)
     return row
   }
 
-  /** A place behind all others, and how many there are. */
-  async lastRemake(): Promise<{ place: bigint; authors: number }> {
-    const [row] = await this.#session.all(sql<{ place: bigint; authors: bigint }>`
-      select coalesce(max("place"), 0) + 1 as "place", count(*) as "authors" from "remakes"`)
-    return { place: row?.place ?? 1n, authors: Number(row?.authors ?? 0) }
+  /** A place behind all others. */
+  async lastRemakePlace(): Promise<bigint> {
+    const [row] = await this.#session.all(sql<{ place: bigint }>`
+      select coalesce(max("place"), 0) + 1 as "place" from (
+        select max("place") as "place" from "remakes" where "isHiding" = 0
+        union all select max("place") from "remakes" where "isHiding" = 1) as "each"`)
+    return row?.place ?? 1n
+  }
+
+  /** How many authors wait, those included whose rows could not be made again. */
+  async remakes(): Promise<number> {
+    const [row] = await this.#session.all(
+      sql<{ authors: bigint }>`select count(*) as "authors" from "remakes"`,
+    )
+    return Number(row?.authors ?? 0)
   }
 
   /** Authors whose rows could not be made again get another try. */
