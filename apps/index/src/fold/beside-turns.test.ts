@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { IndexStorageError } from '@tributary/index-store'
 import { feedCollections, type StreamEvent } from '@tributary/protocol'
-import { crowded, policy, source, splitting } from '../../tests/crowded.ts'
+import { crowded, policy, sized, source, splitting } from '../../tests/crowded.ts'
 import { accountEvent, did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 
@@ -148,4 +148,66 @@ test('a fault of the database while an account is hidden within the work of anot
   const next = new Fold(world.connection, policy, views, { besideRows })
   while (await next.workBeside(never));
   assert.deepEqual([await followsOf(world, 'H'), await world.endorsements()], [0, []])
+})
+
+test('a batch of very many accounts costs so much where it stands, and again next to nothing', async () => {
+  await using world = await Scenario.start()
+  const names = letters.flatMap((a) => letters.map((b) => `p${a}${b}x`))
+  await follows(world, names, 20)
+  const sizes: number[] = []
+  const fold = new Fold(sized(world.connection, sizes), policy, views, { besideRows: 200 })
+  const costOf = async (isActive: boolean): Promise<number> => {
+    const events = names.map((name) =>
+      accountEvent(world.nextSeq(), world.now, name, isActive, isActive ? undefined : 'deactivated'),
+    )
+    sizes.length = 0
+    await fold.apply(source, events, 0)
+    return sizes.reduce((sum, size) => sum + size, 0)
+  }
+  await costOf(false)
+  const counted = (await world.rows('remakes')).length
+  assert.ok(counted > 30, `${counted} accounts are noted`)
+  const [back, again] = [await costOf(true), await costOf(false)]
+  assert.ok(Math.max(back, again) < 64 * 25, `${back} and ${again} rows`)
+  while (await fold.workBeside(never));
+  assert.deepEqual([await world.rows('follows'), await world.rows('remakes')], [[], []])
+})
+
+test('work that is noted already is not begun where its event stands', async () => {
+  await using world = await crowdedWith()
+  const sizes: number[] = []
+  const fold = new Fold(sized(world.connection, sizes), policy, views, { besideRows: 200 })
+  const costOf = async (event: StreamEvent): Promise<number> => {
+    sizes.length = 0
+    await fold.apply(source, [event], 0)
+    return Math.max(...sizes)
+  }
+  for (const event of [
+    (n: number) => edit(world, 'B', n % 2 === 0 ? 'other' : 'endorsement'),
+    (n: number) => accountEvent(world.nextSeq(), world.now, 'E', n % 2 === 1, 'deactivated'),
+  ]) {
+    const costs: number[] = []
+    for (let n = 0; n < 4; n++) costs.push(await costOf(event(n)))
+    const [first = 0, , ...later] = costs
+    assert.ok(first > 200 && Math.max(...later) < 60, costs.join())
+  }
+  while (await fold.workBeside(never));
+  assert.equal((await world.rows('follows')).length, 450)
+  // A refuses every third.
+  assert.equal((await world.rows('endorsements')).length, 300)
+})
+
+test('an account whose hiding is outdated does not vanish', async () => {
+  await using world = await crowdedWith('H')
+  const fold = new Fold(world.connection, policy, views, { besideRows: 0 })
+  await fold.apply(source, [accountEvent(world.nextSeq(), world.now, 'H', false, 'deactivated')], 0)
+  // It is read again, which shows it where the event stands.
+  const [row] = await world.rows('accounts').then((rows) => rows.filter((each) => each.did === did('H')))
+  assert.ok(row)
+  await world.connection.write((batch) => batch.put('accounts', [{ ...row, status: 'active', hidden: 0n }]))
+  await fold.workBeside(never)
+  assert.equal(await followsOf(world, 'H'), 150)
+  while (await fold.workBeside(never));
+  assert.equal(await followsOf(world, 'H'), 150)
+  assert.equal(await isWaiting(world, 'H'), false)
 })

@@ -70,6 +70,12 @@ function restingOf(
   }
 }
 
+/** Whether it is noted already that this is to be settled. */
+function isIncluded(affected: Affected, known: Remake): boolean {
+  const { isDefiner, isLister, contents } = restingOf(known, affected)
+  return isDefiner === known.isDefiner && isLister === known.isLister && contents === known.contents
+}
+
 function contentsOf({ contents }: Remake): Contents {
   return JSON.parse(contents) as Contents // as `putBeside` wrote it
 }
@@ -124,8 +130,8 @@ export class Beside {
   #rowsLeft: number
 
   /**
-   * @param rowsMax rows that may be made again where events stand, for all of them together; each author may have a tenth
-   *   of it in any case
+   * @param rowsMax rows that may be made again where events stand, for all of them together. Authors who come after these
+   *   have a tenth of it each, until they have had as many together.
    * @param onPut told that something is noted
    */
   constructor(batch: Batch, rowsMax: number, onPut: () => void, seqNow: () => number) {
@@ -142,6 +148,7 @@ export class Beside {
    * @returns whether it was done.
    */
   async isDone(work: (cuts: CutPoints) => Promise<void>): Promise<boolean> {
+    if (this.#rowsLeft <= -this.#rowsMax) return false
     const rowsBefore = this.#batch.rows
     const rowsMax = Math.max(this.#rowsLeft, this.#rowsMax * shareOfLast)
     const cut = async (): Promise<boolean> => {
@@ -157,6 +164,26 @@ export class Beside {
     } finally {
       this.#rowsLeft -= this.#batch.rows - rowsBefore
     }
+  }
+
+  /** Whether all rows of an account are to be made again beside the events anyway. */
+  async isNoted(did: Did): Promise<boolean> {
+    const [known] = await this.#batch.load('remakes', [did], ['accountVersion'])
+    return known !== undefined && known.accountVersion > 0n
+  }
+
+  /** Adds to the work of authors what it includes already, because it may be under way. @returns what is left */
+  async notNoted(affected: Affected): Promise<Affected> {
+    const byAuthor = affected.byAuthor()
+    const rows = await this.#batch.load('remakes', [...byAuthor.keys()])
+    const known = new Map(rows.map((row) => [row.did, row]))
+    const left = new Affected()
+    for (const [did, some] of byAuthor) {
+      const row = known.get(did)
+      if (row && isIncluded(some, row)) await this.put(did, { affected: some })
+      else left.add(some.noted)
+    }
+    return left
   }
 
   async put(did: Did, wish: BesideWish): Promise<void> {

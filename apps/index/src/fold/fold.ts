@@ -401,7 +401,7 @@ export class Fold {
       await changeAccount(batch, own, change, policy, within)
       await settleAll(batch, own.affected, within)
     }
-    const isDone = await beside.isDone(work)
+    const isDone = !(await beside.isNoted(did)) && (await beside.isDone(work))
     if (!isDone) await beside.put(did, { change: change.change })
     cuts.change = undefined
     await cuts.cut()

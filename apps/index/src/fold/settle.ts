@@ -95,7 +95,7 @@ export async function settle(batch: Batch, affected: Affected, cuts?: CutPoints)
   if (cuts === undefined || beside === undefined) return settleAll(batch, affected, cuts)
   // A small award may name a definition of a megabyte: few of these are read here, and what names the others rests on them.
   await settleAll(batch, affected.own, cuts, (badge) => affected.byBadge(badge))
-  const { resting } = affected
+  const resting = await beside.notNoted(affected.resting)
   const isDone = (some: Affected): Promise<boolean> =>
     beside.isDone((within) => settleAll(batch, some, within))
   if (resting.size === 0 || (await isDone(resting))) return
