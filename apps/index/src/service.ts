@@ -102,6 +102,7 @@ export async function startIndex(
           source: sourceOf(settings.streamUrl),
           policy,
           views,
+          besideRows,
           logger,
           onProgress: (now) => (rebuilding = now),
           onUnreadable: metrics.unreadable,

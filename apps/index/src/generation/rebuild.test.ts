@@ -18,7 +18,16 @@ import { createLogger } from '@tributary/telemetry'
 import { eventually, inTime, newPostgresDatabase, SmallStream } from '@tributary/testkit'
 import { shown } from '../../tests/compacted.ts'
 import { openTestIndex } from '../../tests/open-test-index.ts'
-import { day, deleteEvent, putEvent, syncEvent, views } from '../../tests/scenario.ts'
+import {
+  accountEvent,
+  day,
+  deleteEvent,
+  did,
+  putEvent,
+  rowsOf,
+  syncEvent,
+  views,
+} from '../../tests/scenario.ts'
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import { Fold } from '../fold/fold.ts'
 import { sourceOf } from '../fold/followed-stream.ts'
@@ -27,6 +36,7 @@ import { type Next, type Present, rebuildWhenAsked, type RebuildParts } from './
 import { Removal } from './removal.ts'
 
 const policy = { updateContentTypes: [] }
+const besideRows = 5
 const evaluation = 'org.impact.context.evaluation'
 
 function at(hour: number): string {
@@ -125,6 +135,7 @@ class Rebuilding implements AsyncDisposable {
       source: this.#source,
       policy,
       views,
+      besideRows,
       logger,
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
       onUnreadable: () => undefined,
@@ -150,6 +161,13 @@ class Rebuilding implements AsyncDisposable {
   /** @param through the present generation has these events. */
   static start(t: TestContext, through: number): Promise<Rebuilding> {
     return Rebuilding.#start(t, { through, events: history, byItselfAfterMs: 0 })
+  }
+
+  /** The present generation has all of these events. */
+  static async startWith(t: TestContext, events: readonly StreamEvent[]): Promise<Rebuilding> {
+    const rebuilding = await Rebuilding.#start(t, { through: 0, events, byItselfAfterMs: 0 })
+    await rebuilding.goOn(events.length, events)
+    return rebuilding
   }
 
   /** The present generation has followed a stream of the history. Another one is at its address, and nobody asks for a rebuild. */
@@ -192,10 +210,17 @@ class Rebuilding implements AsyncDisposable {
   }
 
   /** The present generation takes the events up to this one. */
-  async goOn(through: number): Promise<void> {
-    const events = history.filter(({ seq }) => seq <= through)
+  async goOn(through: number, all = history): Promise<void> {
+    const events = all.filter(({ seq }) => seq <= through)
     await new Fold(this.#writer, policy, views).apply(this.#source, events, through)
     this.#progress = { ...this.#progress, cursor: through }
+  }
+
+  /** A host says this of its account to the present generation. */
+  async hear(name: string, status: string): Promise<void> {
+    const fold = new Fold(this.#writer, policy, views)
+    const statusSeq = await fold.statusSeq(did(name))
+    assert.ok(statusSeq !== undefined && (await fold.setHostStatus(did(name), statusSeq, status)))
   }
 
   /** A stream is taken over by itself now. */
@@ -269,6 +294,42 @@ test('events that the present generation does not have yet are applied when it h
   assert.equal(next?.number, 2)
   assert.equal(cursorBefore, 1)
   assert.equal(await new Fold(next.writer, policy, views).stream.cursor(sourceOf(rebuilding.stream.url)), 4)
+})
+
+/** An account of more records than may be made again where an event stands. */
+const many = Array.from({ length: 60 }, (_, n) => putEvent(n + 1, at(9), 'x', evaluation, `r${n}`, {}).event)
+const away = accountEvent(61, at(10), 'x', false, 'deactivated')
+
+async function entriesAndWork({ writer }: Next): Promise<[entries: number, isHiding: bigint[]]> {
+  const [entries, work] = [await rowsOf(writer, 'entries'), await rowsOf(writer, 'remakes')]
+  return [entries.length, work.map(({ isHiding }) => isHiding)]
+}
+
+test('what was noted to be done beside the events before the next generation is there has been done', async (t) => {
+  await using rebuilding = await Rebuilding.startWith(t, [...many, away, accountEvent(62, at(11), 'x', true)])
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  assert.deepEqual(await entriesAndWork(next), [60, []])
+})
+
+test('nothing is shown of an account whose host alone hides it, and the next generation goes on with the rest', async (t) => {
+  await using rebuilding = await Rebuilding.startWith(t, many)
+  await rebuilding.hear('x', 'deactivated')
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  assert.deepEqual(await entriesAndWork(next), [0, [0n]])
+})
+
+test('what a host shows again is made again after the next generation has taken over', async (t) => {
+  await using rebuilding = await Rebuilding.startWith(t, [...many, away])
+  await rebuilding.hear('x', 'active')
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  const [, work] = await entriesAndWork(next)
+  assert.deepEqual(work, [0n])
+  const fold = new Fold(next.writer, policy, views, { besideRows })
+  while (await fold.workBeside(new AbortController().signal));
+  assert.deepEqual(await entriesAndWork(next), [60, []])
 })
 
 test('the next generation knows when a stream was last taken over by itself', async (t) => {

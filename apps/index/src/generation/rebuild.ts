@@ -5,8 +5,9 @@
  * Always holds: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
  * index, with its cursor in its transactions, so a start goes on where it was. The next one never passes the present one,
  * because what the present one knows of records counts for the events that it has read. The present one stops when the next
- * has nearly reached it. When both are at the same event, the next gets what the stream does not tell, is made durable, and is
- * named as the present one.
+ * has nearly reached it and has done what was noted by then to be done beside the events. When both are at the same event, the
+ * next gets what the stream does not tell, loses what is shown of accounts that are hidden, is made durable, and is named as
+ * the present one. It goes on with what is noted still.
  */
 import type { StreamClient } from '@tributary/client/node'
 import type { Generations, IndexWriter } from '@tributary/index-store'
@@ -20,6 +21,7 @@ import { Fold } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
 import { keepNote, type NewStream } from './new-stream.ts'
 import type { Removal } from './removal.ts'
+import { workBeside } from './serve.ts'
 import { takeOver } from './take-over.ts'
 
 /** How often it is looked whether a rebuild is asked for, and whether it has come far enough. */
@@ -48,6 +50,8 @@ export interface RebuildParts {
   readonly source: string
   readonly policy: FeedPolicy
   readonly views: RecordViews
+  /** As the fold of the present generation has it. */
+  readonly besideRows: number
   readonly logger: Logger
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
@@ -138,7 +142,7 @@ async function build(
   parts: RebuildParts,
   signal: AbortSignal,
 ): Promise<Next | Unfinished> {
-  const { generations, logger, policy, views, source, newStream } = parts
+  const { generations, logger, policy, views, besideRows, source, newStream } = parts
   const number = present.number + 1
   const writer = await openNext(number, parts)
   if (writer === undefined) return 'unopened'
@@ -146,6 +150,7 @@ async function build(
   try {
     const fold = new Fold(writer, policy, views, {
       earlier: new EarlierPlaces(present.writer),
+      besideRows,
     })
     const stop = new AbortController()
     const until = AbortSignal.any([signal, stop.signal])
@@ -168,6 +173,7 @@ async function build(
       onUnreadable: parts.onUnreadable,
     })
     const adopting = fold.adopt(until)
+    const working = workBeside(fold, () => undefined, until)
     /** Whether it may be served once it is live. */
     const isWanted = async (): Promise<boolean> =>
       !isByItself || (await generations.isRebuildAsked()) || (await newStream.isWhole(present.writer, writer))
@@ -190,15 +196,20 @@ async function build(
         const reached = await reach('nearly', Infinity)
         if (reached !== 'there') return reached
         await adopting
+        await notedIsDone(writer, until)
+        const isStillThere = await reach('nearly', Infinity)
+        if (isStillThere !== 'there') return isStillThere
         await present.stop()
         return await reach('all', parts.standstillMs)
       } finally {
         stop.abort()
       }
     }
-    const [reached] = await Promise.all([finish(), consuming, adopting])
+    const [reached] = await Promise.all([finish(), consuming, adopting, working])
     if (reached !== 'there') return reached
     await takeOver({ from: present.writer, to: writer, fold, isAnother })
+    while (await fold.workBeside(signal, 'hidden'));
+    if (signal.aborted) return 'stopped'
     await (isByItself ? newStream.note(writer) : keepNote(present.writer, writer))
     await writer.makeDurable()
     await generations.switchTo(number)
@@ -208,6 +219,17 @@ async function build(
   } finally {
     if (!isServed) await writer[Symbol.asyncDispose]()
   }
+}
+
+/** Waits until what is noted now to be done beside the events has been done. Who is noted again meanwhile stands behind that. */
+async function notedIsDone(writer: IndexWriter, until: AbortSignal): Promise<void> {
+  const end = await writer.write(({ queues }) => queues.lastRemakePlace())
+  const isDone = (): Promise<boolean> =>
+    writer.write(async ({ queues }) => {
+      const next = [await queues.nextRemake(true), await queues.nextRemake(false)]
+      return next.every((remake) => remake === undefined || remake.place >= end)
+    })
+  while (!until.aborted && !(await isDone())) await pause(lookEveryMs, until)
 }
 
 function cursorOf(present: Present): number {

@@ -194,6 +194,7 @@ export class IndexProcess implements KeptProcess {
         source,
         policy,
         views,
+        besideRows: world.besideRows,
         logger,
         onProgress: () => undefined,
         onUnreadable: this.#onUnreadable,
