@@ -19,3 +19,16 @@ test('the newest holder of the largest share gives way to whoever has two less, 
   for (const holder of ['a1', 'a2', 'b1', 'c1']) places.delete(holder)
   assert.deepEqual([places.of('a'), givesWay('d')], [0, undefined])
 })
+
+test('the largest share and its oldest holder are told', () => {
+  const places = new SharedPlaces<string>()
+  const told = (): unknown[] => [places.largest, places.oldestOf(places.largest ?? '')]
+  assert.deepEqual(told(), [undefined, undefined])
+  for (const holder of ['b1', 'a1', 'a2', 'a3']) places.add(holder.charAt(0), holder)
+  assert.deepEqual(told(), ['a', 'a1'])
+  places.delete('a1')
+  assert.deepEqual(told(), ['a', 'a2'])
+  places.delete('a2')
+  places.add('b', 'b2')
+  assert.deepEqual(told(), ['b', 'b1'])
+})

@@ -30,9 +30,19 @@ export class SharedPlaces<H> {
     this.#move(share, holders.size + 1, holders.size)
   }
 
+  /** A share that has no fewer holders than any other. Undefined when there are no holders. */
+  get largest(): string | undefined {
+    return this.#bySize.at(-1)?.values().next().value
+  }
+
+  /** The holder of a share that came first. */
+  oldestOf(share: string): H | undefined {
+    return this.#holders.get(share)?.values().next().value
+  }
+
   /** Who gives way to a newcomer of a share. Undefined: nobody, so that it cannot come in when all places are taken. */
   givingWayTo(share: string): H | undefined {
-    const [largest = ''] = this.#bySize.at(-1) ?? []
+    const { largest = '' } = this
     return this.of(largest) > this.of(share) + 1 ? [...(this.#holders.get(largest) ?? [])].at(-1) : undefined
   }
 

@@ -67,6 +67,8 @@ export interface Missing {
   notBeforeMs?: number
   /** Place of the event that was left out. Default: that of the newest event. */
   place?: number | undefined
+  /** No event was left out just now. Then few others give way to the account when there is no room. Default: false. */
+  isSwept?: boolean
 }
 
 const tickMs = 250
@@ -148,7 +150,8 @@ export class AccountRecovery implements Disposable {
         await this.#askHost(account, { cause: this.#hostOf(account), readAfterMs: clock.nowMs() }, mayAsk),
       onStatus: (account, word) => this.#noteStatus(account, word),
       onIncomplete: (account) => {
-        if (!this.#healing.has(account.did)) this.missing(account, { cause: this.#hostOf(account) })
+        if (!this.#healing.has(account.did))
+          this.missing(account, { cause: this.#hostOf(account), isSwept: true })
       },
     })
     this.#walks = new LossWalks({
@@ -212,10 +215,10 @@ export class AccountRecovery implements Disposable {
    * it was logged.
    * @returns whether it is asked for now. An account beyond that is asked for later, if it keeps its mark.
    */
-  missing(account: Account, { cause, notBeforeMs = 0, place }: Missing): boolean {
+  missing(account: Account, { cause, notBeforeMs = 0, place, isSwept = false }: Missing): boolean {
     const { resolver, clock, sources } = this.#options
     // First, because documents may have to be read from the disk, and many accounts may be marked.
-    if (!this.#healing.hasRoomFor(account.did, cause)) return false
+    if (isSwept && !this.#healing.hasRoomFor(account.did, cause)) return false
     const host = resolver.peek(account.did)?.pdsHost
     // A banned host may have many accounts that write. Not even their documents are read for them. One that waits already
     // is told, because the answer to a question from before the ban may not have what is left out now.
@@ -227,7 +230,7 @@ export class AccountRecovery implements Disposable {
     const last = lastOf(sources, account)
     const isOwnHost = cause === (last?.host ?? '') && last?.isWanted !== false
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, clock.nowMs()))
-    return this.#healing.add(account, { cause, host, isOwnHost, notBeforeMs: fromMs, place })
+    return this.#healing.add(account, { cause, host, isOwnHost, isSwept, notBeforeMs: fromMs, place })
   }
 
   /**
@@ -368,7 +371,7 @@ export class AccountRecovery implements Disposable {
     const share = this.#shares.of({ did, cause, host }).at(-1)?.name ?? cause
     const wasWaiting = this.#healing.has(did)
     const hasRoom = wasWaiting || this.#askedAfterLossOf(share) < askedAfterLossMax
-    if (hasRoom && this.missing(account, { cause })) {
+    if (hasRoom && this.missing(account, { cause, isSwept: true })) {
       if (!wasWaiting) this.#askedAfterLoss.set(did, share)
       return true
     }

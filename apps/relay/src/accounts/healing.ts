@@ -12,7 +12,7 @@ import type { Account } from '../state/account.ts'
 import { AskQueue, type Outcome, type Waiting } from './ask-queue.ts'
 import { DueList } from './due-list.ts'
 import type { OpenQuestions } from './open-questions.ts'
-import { isDidWeb, type PatientShares, type Share } from './patient-shares.ts'
+import { isDidWeb, type PatientShares, type Share, type Standing } from './patient-shares.ts'
 
 export interface HealingOptions {
   clock: Clock
@@ -42,11 +42,17 @@ export interface HealingOptions {
   onDefect: (did: Did, error: unknown) => void
 }
 
-/** Most accounts that wait for their host. Further accounts keep their mark, and come when there is room. */
-const patientsMax = 20_000
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
+/**
+ * Attempts, within 50 to 90 minutes, after which a patient gives way to an account that a sweep or a walk adds. So
+ * all accounts that miss events have a turn when there is no room for them together. An account of which an event was left
+ * out just now need not wait for that, because nobody knows whether it is asked for again and again for nothing.
+ */
+const turnAttempts = 12
+/** Patients that are looked at for one that gives way. */
+const lookedAtMax = 8
 /**
  * Attempts, within some four minutes, after which a host is believed that it does not know an account, a document that
  * names no host, or one from which no source may bring anything, and the directory that there is no document.
@@ -81,6 +87,8 @@ interface Patient extends Waiting {
   pdsHost: string | undefined
   /** Where it counts. */
   shares: readonly Share[]
+  /** It was added by a sweep or a walk. */
+  isSwept: boolean
   /** Another source that missed something of the account. It is the cause when the first one is not wanted any more. */
   otherCause: string | undefined
 }
@@ -115,16 +123,18 @@ export class Healing {
     return this.#patients.has(did)
   }
 
-  /** Whether an account may wait because of a source, as far as that depends on no host of the account. */
+  /** Whether a sweep may add an account because of a source, as far as that depends on no host of the account. */
   hasRoomFor(did: Did, cause: string): boolean {
-    if (this.#patients.has(did)) return true
-    return this.#patients.size < patientsMax && !this.#options.shares.isUsedUp(cause)
+    const { shares } = this.#options
+    const ofCause = shares.ofCause(cause)
+    return this.#patients.has(did) || !shares.isFull(ofCause) || this.#givingWay(ofCause, true) !== undefined
   }
 
   /**
    * Fetches the current commit of an account as soon as it is its turn, and again until it has been logged.
    * @param options.host that the account's document names, if that is known.
    * @param options.isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
+   * @param options.isSwept whether no event was left out just now. Then few others give way to the account. Default false.
    * @param options.place of the event that was left out. Default: of the newest event.
    * @returns false when too many are waited for.
    */
@@ -135,16 +145,19 @@ export class Healing {
       host?: string | undefined
       isOwnHost: boolean
       notBeforeMs: number
+      isSwept?: boolean
       place?: number | undefined
     },
   ): boolean {
-    const { cause, host, isOwnHost, notBeforeMs, place = this.#options.newest() } = options
+    const { cause, host, isOwnHost, isSwept = false, notBeforeMs } = options
+    const { place = this.#options.newest() } = options
     const nowMs = this.#options.clock.nowMs()
     const known = this.#patients.get(account.did)
     if (known) {
       // The commit that was put through last has made the account whole: this is about something new.
       if (!account.isIncomplete) known.attempts = 0
       known.isMoreMissing = true
+      known.isSwept &&= isSwept
       known.missingPlace = Math.max(known.missingPlace, place)
       // The account may have moved since the document was read.
       known.readAfterMs = nowMs
@@ -158,7 +171,7 @@ export class Healing {
       return true
     }
     const shares = this.#options.shares.of({ did: account.did, cause, host })
-    if (!this.hasRoomFor(account.did, cause) || this.#options.shares.isFull(shares)) return false
+    if (!this.#makeRoom(shares, isSwept)) return false
     const patient: Patient = {
       account,
       cause,
@@ -171,11 +184,12 @@ export class Healing {
       identity: undefined,
       pdsHost: host,
       shares,
+      isSwept,
       otherCause: undefined,
     }
     this.#patients.set(account.did, patient)
     this.#options.shares.count(shares, 1)
-    this.#queue.put(patient)
+    this.#enqueue(patient)
     // The caller says first that something is missing.
     queueMicrotask(() => this.tick())
     return true
@@ -194,7 +208,7 @@ export class Healing {
     // The host may have been asked once more since the question that is answered here.
     if (!patient.isMoreMissing && !isOlder) return false
     patient.attempts = 0
-    if (this.#queue.remove(patient)) this.#put(patient, this.#options.clock.nowMs() + retryMs.first)
+    if (this.#dequeue(patient)) this.#put(patient, this.#options.clock.nowMs() + retryMs.first)
     return true
   }
 
@@ -215,6 +229,7 @@ export class Healing {
     while (!this.#isClosed) {
       const patient = this.#queue.take(nowMs)
       if (!patient) return
+      this.#options.shares.unlist(patient.account.did, patient.shares)
       void this.#attend(patient)
     }
   }
@@ -366,7 +381,47 @@ export class Healing {
     patient.dueMs = dueMs
     // By its whole origin: documents may name a host in another way, such as without TLS, in which it gives no answer.
     patient.host = patient.identity?.pdsUrl ?? documentsOf(patient.shares)
+    this.#enqueue(patient)
+  }
+
+  #enqueue(patient: Patient): void {
+    const { account, shares } = patient
     this.#queue.put(patient)
+    this.#options.shares.list(account.did, shares, this.#standingOf(patient))
+  }
+
+  /** False when it was not in the queue. */
+  #dequeue(patient: Patient): boolean {
+    this.#options.shares.unlist(patient.account.did, patient.shares)
+    return this.#queue.remove(patient)
+  }
+
+  #standingOf({ attempts, dueMs, host }: Patient): Standing {
+    const nowMs = this.#options.clock.nowMs()
+    if (attempts > 0 || dueMs > nowMs + retryMs.first) return 'fruitless'
+    return this.#queue.silentMs(host, nowMs) > 0 ? 'silent' : 'fresh'
+  }
+
+  /** The patient that gives way to a newcomer. @param isSwept whether a sweep or a walk brings it. */
+  #givingWay(shares: readonly Share[], isSwept: boolean): Patient | undefined {
+    const did = this.#options.shares.givingWayTo(shares)
+    const patient = did && this.#patients.get(did)
+    return isSwept && (patient?.attempts ?? 0) < turnAttempts ? undefined : patient
+  }
+
+  /** Gives up patients, if need be, for one that is to count for these. @returns whether there is room. */
+  #makeRoom(shares: readonly Share[], isSwept: boolean): boolean {
+    for (let left = lookedAtMax; left > 0 && this.#options.shares.isFull(shares); left--) {
+      const patient = this.#givingWay(shares, isSwept)
+      if (!patient) return false
+      const { account, isMoreMissing } = patient
+      const isWaiting = this.#dequeue(patient)
+      // When its `#sync` is logged that is on its way, it has to be known whether that makes it whole.
+      if (account.underWay > 0 && isWaiting) this.#enqueue(patient)
+      else if (account.isIncomplete || isMoreMissing) this.#giveUp(patient)
+      else this.#remove(patient)
+    }
+    return !this.#options.shares.isFull(shares)
   }
 
   /** The next attempt, and the one after it, come within a minute each, however many there were. */
@@ -374,12 +429,12 @@ export class Healing {
     patient.attempts = Math.min(patient.attempts, soonAttemptsMax - 1)
     const pauseMs = retryMs.first * 2 ** patient.attempts
     const soonMs = Math.max(this.#options.clock.nowMs() + pauseMs, notBeforeMs)
-    if (patient.dueMs > soonMs && this.#queue.remove(patient)) this.#put(patient, soonMs)
+    if (patient.dueMs > soonMs && this.#dequeue(patient)) this.#put(patient, soonMs)
   }
 
   /** The account waits among those of its own source from now on, and not among those that others brought in. */
   #changeCause(patient: Patient, cause: string): void {
-    const isQueued = this.#queue.remove(patient)
+    const isQueued = this.#dequeue(patient)
     patient.cause = cause
     patient.otherCause = undefined
     this.#setShares(patient, this.#sharesOf(patient))
@@ -391,6 +446,7 @@ export class Healing {
     const { account, shares } = patient
     if (this.#patients.get(account.did) !== patient) return false
     this.#patients.delete(account.did)
+    this.#options.shares.unlist(account.did, shares)
     this.#options.shares.count(shares, -1)
     return true
   }
@@ -409,7 +465,7 @@ export class Healing {
     patient.pdsHost = host
     const shares = this.#sharesOf(patient)
     const others = shares.filter(({ name }) => patient.shares.every((share) => share.name !== name))
-    if (this.#options.shares.isFull(others)) return false
+    if (!this.#makeRoom(others, patient.isSwept)) return false
     this.#setShares(patient, shares)
     return true
   }
