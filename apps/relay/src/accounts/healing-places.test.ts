@@ -145,13 +145,26 @@ test('an account whose host is being asked does not give way', async () => {
   assert.ok(asked.length > 0 && asked.every((did) => ward.healing.has(did)))
 })
 
-test('an account that was made whole is not given up when it gives way', async () => {
+/** Of a hundred accounts, which are all that may wait, a few were made whole just now, and their places are not free yet. */
+async function fewWhole(): Promise<{ ward: Ward; dids: Did[]; whole: Did[] }> {
   const ward = new Ward({ nowhere: gives })
   ward.unread.add('nowhere')
   const dids = ward.mark(100, 'nowhere', 'pds')
   for (let left = 100; ward.whole.size < 4 && left > 0; left--) await ward.clock.pass(50)
   const whole = [...ward.whole.keys()]
-  assert.ok(whole.every((did) => ward.healing.has(did)))
+  assert.ok(whole.length > 0 && whole.every((did) => ward.healing.has(did)))
+  return { ward, dids, whole }
+}
+
+test('an account that was made whole is not given up when it gives way', async () => {
+  const { ward, dids, whole } = await fewWhole()
   for (let n = 0; n < whole.length; n++) ward.markOne(`did:plc:${n}` as Did, 'nowhere', 'pds', true) // a name is enough here
   assert.deepEqual([dids.filter((did) => !ward.healing.has(did)), ward.givenUp], [whole, []])
+})
+
+test('an account that misses something again right after it was made whole does not give way', async () => {
+  const { ward, whole } = await fewWhole()
+  for (const did of whole) ward.missAgain(did, 'pds')
+  for (let n = 0; n < whole.length; n++) ward.markOne(`did:plc:${n}` as Did, 'nowhere', 'pds', true) // a name is enough here
+  assert.deepEqual([whole.filter((did) => ward.healing.has(did)), ward.givenUp], [whole, []])
 })

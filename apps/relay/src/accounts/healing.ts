@@ -155,7 +155,7 @@ export class Healing {
     const known = this.#patients.get(account.did)
     if (known) {
       // The commit that was put through last has made the account whole: this is about something new.
-      if (!account.isIncomplete) known.attempts = 0
+      if (!account.isIncomplete) this.#beginAgain(known)
       known.isMoreMissing = true
       known.isSwept &&= isSwept
       known.missingPlace = Math.max(known.missingPlace, place)
@@ -390,6 +390,12 @@ export class Healing {
     this.#options.shares.list(account.did, shares, this.#standingOf(patient))
   }
 
+  /** No attempt was in vain for what the patient misses now. */
+  #beginAgain(patient: Patient): void {
+    patient.attempts = 0
+    if (this.#dequeue(patient)) this.#enqueue(patient)
+  }
+
   /** False when it was not in the queue. */
   #dequeue(patient: Patient): boolean {
     this.#options.shares.unlist(patient.account.did, patient.shares)
@@ -398,7 +404,7 @@ export class Healing {
 
   #standingOf({ attempts, dueMs, host }: Patient): Standing {
     const nowMs = this.#options.clock.nowMs()
-    if (attempts > 0 || dueMs > nowMs + retryMs.first) return 'fruitless'
+    if (attempts > 0 || dueMs > nowMs + settleMs) return 'fruitless'
     return this.#queue.silentMs(host, nowMs) > 0 ? 'silent' : 'fresh'
   }
 
