@@ -13,7 +13,7 @@ import { createXrpcServer, loadLexicons, siteOf, type XrpcServer } from '@tribut
 import { Archive } from './archive/archive.ts'
 import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
-import { lostSeqsOf, requireRepaired } from './archive/lost-rows.ts'
+import { lostSeqsOf, noteNext, requireRepaired } from './archive/lost-rows.ts'
 import { BackfillStore } from './backfill/backfill-store.ts'
 import { Coverage } from './backfill/coverage.ts'
 import { openBackfill } from './backfill/open-backfill.ts'
@@ -97,6 +97,7 @@ export async function startStream(
     onFailure: fail,
   })
   resources.defer(() => archive.close())
+  noteNext(database, recovered.newestSeq, recovered.nextSeq)
   const server = createServer(settings, logger)
   resources.defer(() => server.close())
   const fanout = createFanout(settings, metrics, logger)

@@ -18,6 +18,9 @@ import { operate, startTestStream, type TestStream } from './start-test-stream.t
 
 const follow = 'app.attested.graph.follow'
 
+const hasRecord = (rkey: string) => (messages: readonly StreamMessage[]) =>
+  messages.some((message) => message['rkey'] === rkey)
+
 const nameOf = ({ $type, did, rkey }: StreamMessage): string => `${$type} ${String(did)} ${String(rkey)}`
 
 async function replayOf({ url }: TestStream, until: (messages: readonly StreamMessage[]) => boolean) {
@@ -57,8 +60,6 @@ test('a backup of a stream that goes on receiving answers as the stream did, and
   ]
   let written = 0
   const write = (): void => void writer.create(follow, { note: `${written}` }, `r${written++}`)
-  const has = (rkey: string) => (messages: readonly StreamMessage[]) =>
-    messages.some((message) => message['rkey'] === rkey)
   await using stream = await upstream.start('stream')
   for (let n = 0; n < 20; n++) write()
   gone.create(follow, {}, 'hidden')
@@ -71,7 +72,7 @@ test('a backup of a stream that goes on receiving answers as the stream did, and
   )
   const key = (await operate(stream, 'createKey', { owner: 'reader' })).body['key']
   for (let n = 0; n < 20; n++) write()
-  await replayOf(stream, has('r39'))
+  await replayOf(stream, hasRecord('r39'))
 
   const backup = operate(stream, 'backUp', { name: 'first', actor: 'ann' })
   // What comes while the copy is made may be in it or not.
@@ -82,14 +83,14 @@ test('a backup of a stream that goes on receiving answers as the stream did, and
   const last = Number(body['lastSeq'])
   assert.deepEqual([body['directory'], last >= 41], [copy, true])
   for (let n = 0; n < 5; n++) write()
-  const all = await replayOf(stream, has(`r${written - 1}`))
+  const all = await replayOf(stream, hasRecord(`r${written - 1}`))
   const damage: string[] = []
   const log = await verifyArchive(copy, (segment) => damage.push(...segment.damage))
   assert.deepEqual([damage, log.damage], [[], []])
 
   await cp(copy, join(directory, 'restored'), { recursive: true })
   await using restored = await upstream.start('restored')
-  const again = await replayOf(restored, has(`r${written - 1}`))
+  const again = await replayOf(restored, hasRecord(`r${written - 1}`))
   // Whoever saw later rows of the stream is told of them, and not that its cursor is of another one.
   using ahead = await EventReader.open(restored.url, { cursor: last + 2 })
   await ahead.until(() => ahead.messages.length > 0)
@@ -121,6 +122,39 @@ test('a backup of a stream that goes on receiving answers as the stream did, and
     audit: { subject: string; actor: string }[]
   } // by its lexicon
   assert.deepEqual([audit[0]?.subject, audit[0]?.actor], ['backup first', 'ann'])
+})
+
+test('a backup that is restored twice gives each event a seq of its own, and tells those who were further', async () => {
+  await using upstream = await startUpstream()
+  const { host, directory, start } = upstream
+  const [one, other] = [await host.createAccount(), await host.createAccount()]
+  {
+    await using stream = await start('stream')
+    one.create(follow, {}, 'before')
+    await replayOf(stream, hasRecord('before'))
+    assert.equal((await operate(stream, 'backUp', { name: 'copy' })).status, 200)
+  }
+  for (const name of ['first', 'second'])
+    await cp(join(directory, 'stream', 'backups', 'copy'), join(directory, name), { recursive: true })
+  let saved = 0
+  {
+    await using stream = await start('first')
+    one.create(follow, {}, 'lost')
+    saved = (await replayOf(stream, hasRecord('lost'))).at(-1)?.seq ?? assert.fail()
+  }
+  // That machine is lost as well, and the relay no longer has what it read.
+  host.forgetThrough(host.lastSeq)
+  for (const rkey of ['started', 'again']) {
+    await using stream = await start('second')
+    other.create(follow, {}, rkey)
+    using reader = await EventReader.open(stream.url, { cursor: saved + 1 })
+    await reader.until(() => hasRecord(rkey)(reader.messages))
+    const [notice, ...events] = reader.messages
+    assert.deepEqual([notice?.['name'], notice?.['firstSeq']], ['UnreadableEvents', saved + 1])
+    const seqs = events.map(({ seq = 0 }) => seq)
+    assert.ok(seqs.length > 0 && seqs.every((seq) => seq > Number(notice?.['lastSeq'])), String(seqs))
+    assert.ok(hasRecord('started')(events), 'all that came since is read')
+  }
 })
 
 test('a backup has rows of the active segment that the log has no more', async () => {

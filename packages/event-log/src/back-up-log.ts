@@ -1,9 +1,10 @@
 import { closeSync, constants, existsSync, fstatSync, openSync, read, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { createCrc } from './crc.ts'
+import { type Clock, systemClock } from './clock.ts'
 import { systemDisk, type Disk } from './disk.ts'
 import { aside, syncAside, syncDirectory, syncPath, writeAside } from './durable-file.ts'
-import { readLease, writeLease } from './lease.ts'
+import { limitOfCopy, readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover-file.ts'
 import { endOfWritten } from './scan-file.ts'
@@ -14,22 +15,19 @@ const chunkBytes = 1024 * 1024
 export interface CopiedLog {
   /** The last seq in the copy, 0 for a log without records. */
   lastSeq: number
-  /** The copy gives out numbers from here on. */
+  /** The copy gives out no number below this. Its first start chooses where it begins. */
   limit: number
 }
 
 /**
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
  * up to its last whole block. The copy is a log of its own, durable when this resolves. Files are copied and synced one
- * after the other, aside: the owner may be this program.
- * @param skippedSeqs how many numbers the copy leaves out after the last reserved one: all that the owner may give out
- *   after this must lie among them.
+ * after the other, aside: the owner may be this program. The copy repeats no number that the owner gives out after this.
  */
 export async function backUpLog(
   directory: string,
   copy: string,
-  skippedSeqs: number,
-  disk: Disk = systemDisk,
+  { disk = systemDisk, clock = systemClock }: { disk?: Disk; clock?: Pick<Clock, 'wallMs'> } = {},
 ): Promise<CopiedLog> {
   const crc = await createCrc()
   disk.mkdirSync(copy, { recursive: true })
@@ -66,8 +64,8 @@ export async function backUpLog(
   }
   const lease = readLease(directory)
   const { secret } = blockSearchOf(directory, lease, crc)
-  const limit = (lease?.limit ?? 1) + skippedSeqs
-  await writeLease(disk, copy, { limit, secret })
+  const limit = limitOfCopy(lease?.limit ?? 1, clock.wallMs())
+  await writeLease(disk, copy, { limit, secret, isCopy: true })
   syncDirectory(disk, copy)
   return { lastSeq, limit }
 }

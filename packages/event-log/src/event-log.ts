@@ -15,7 +15,7 @@ import { createCrc } from './crc.ts'
 import { systemDisk, type Disk } from './disk.ts'
 import { LogCorruptError, LogWriteError } from './errors.ts'
 import { syncPath } from './durable-file.ts'
-import { readLease } from './lease.ts'
+import { limitAtStart, readLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
 import { LogDisk, type WrittenBlock } from './log-disk.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
@@ -136,14 +136,15 @@ export class EventLog {
         : 'the file lease is missing'
       throw new LogCorruptError(join(directory, last.name), last.bytes, what)
     }
-    const nextSeq = Math.max(leaseLimit, lastSeq + 1, options.floorSeq ?? 1)
+    const reservedLimit = lease ? limitAtStart(lease, clock.wallMs()) : 0
+    const nextSeq = Math.max(reservedLimit, lastSeq + 1, options.floorSeq ?? 1)
     const logDisk = new LogDisk({
       directory,
       disk,
       crc,
       clock,
       leaseSize: options.leaseSize ?? 100_000,
-      leaseLimit,
+      leaseLimit: reservedLimit,
       secret: search.secret,
       fileBytesMax:
         options.fileBytesMax ??

@@ -170,7 +170,7 @@ test('every log has its own secret, in each of its blocks and those of its copie
   assert.ok(secret !== undefined && secret !== 0n && more.length === 0)
   assert.ok(!secretsIn(other).has(secret))
   const copy = join(root, 'backup')
-  await backUpLog(one, copy, 100)
+  await backUpLog(one, copy)
   const log = await EventLog.open({ directory: copy })
   log.append(meta, Buffer.from('next'))
   await log.close()

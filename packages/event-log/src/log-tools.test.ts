@@ -200,7 +200,7 @@ test('a copy made while the log is written is a log of its own that skips what m
   const newest = join(directory, logFiles(directory).at(-1) ?? '')
   truncateSync(newest, statSync(newest).size + 8192)
   const copy = join(root, 'backup')
-  assert.equal((await backUpLog(directory, copy, 1_000_000)).lastSeq, 61)
+  assert.equal((await backUpLog(directory, copy)).lastSeq, 61)
   assert.equal(open.append(meta, Buffer.from('62')), 62)
   await open.close()
   assert.deepEqual((await verifyLog(copy)).damage, [])
@@ -264,7 +264,7 @@ test('a backup leaves out the oldest files that go meanwhile, and fails when the
       },
     }
     const copy = `${directory}-backup`
-    const backup = backUpLog(directory, copy, 1000, disk)
+    const backup = backUpLog(directory, copy, { disk })
     if (hasFirst) await assert.rejects(backup, { code: 'ENOENT' })
     else {
       await backup
@@ -309,7 +309,7 @@ test('a file that goes while it is copied is no part of the backup', async () =>
     },
   }
   const copy = `${directory}-backup`
-  assert.equal((await backUpLog(directory, copy, 1000, disk)).lastSeq, 4)
+  assert.equal((await backUpLog(directory, copy, { disk })).lastSeq, 4)
   assert.equal(logFiles(copy).length, 1)
   const restored = await EventLog.open({ directory: copy })
   assert.equal(restored.oldestSeq, 3)
@@ -360,7 +360,7 @@ test('while a backup is made others have their turn, file by file', async () => 
     },
   }
   const copy = `${directory}-backup`
-  await backUpLog(directory, copy, 1000, disk).finally(() => (isDone = true))
+  await backUpLog(directory, copy, { disk }).finally(() => (isDone = true))
   assert.ok(turnsAtSyncs.length >= 3)
   // Each file is copied, and then synced.
   assert.deepEqual([turnsAtSyncs.length, new Set(turnsAtSyncs).size], Array(2).fill(logFiles(copy).length))

@@ -64,8 +64,9 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
 async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): Promise<RepairReport> {
   const crc = await createCrc()
   const before = await verifyLog(directory)
-  // Taken before anything is replaced: the log keeps its secret.
-  const search = blockSearchOf(directory, readWholeLease(directory), crc)
+  // Taken before anything is replaced: the log keeps its secret, and a copy stays one.
+  const lease = readWholeLease(directory)
+  const search = blockSearchOf(directory, lease, crc)
   const report: RepairReport = {
     before,
     replaced: [],
@@ -107,7 +108,8 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
   const limit = before.lease?.limit ?? 0
   const isLost = limit <= afterSeq && before.files.length > 0
   report.nextSeq = Math.max(limit, floorSeq, isLost ? afterSeq + leaseLostSkips : 1)
-  await writeLease(systemDisk, directory, { limit: report.nextSeq, synced, secret: search.secret })
+  const { secret } = search
+  await writeLease(systemDisk, directory, { limit: report.nextSeq, synced, secret, isCopy: lease?.isCopy })
   return report
 }
 

@@ -50,7 +50,7 @@ test('a backup is there after a power cut, with every directory above it', async
     log.append(meta, Buffer.alloc(100))
     await log.flush()
   }
-  await backUpLog(join(root, 'log'), join(root, 'backups', 'today'), 1000, disk)
+  await backUpLog(join(root, 'log'), join(root, 'backups', 'today'), { disk })
   disk.materialize(join(directory.path, 'cut'), 0)
   assert.deepEqual(await seqsIn(join(directory.path, 'cut', 'backups', 'today')), [1, 2, 3])
   await log.close()

@@ -15,7 +15,6 @@ import { backUpLog, EventLog, verifyLog, type EventLogOptions, type LogSlice } f
 import { VirtualClock } from './virtual-clock.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
-const skippedSeqs = 1_000_000
 
 interface Entry {
   seq: number
@@ -169,12 +168,10 @@ class PowerRun {
     const name = `copy-${++this.#states}`
     const durable = this.#entries.filter(({ seq }) => seq <= log.durableSeq)
     try {
-      await backUpLog(
-        join(this.#root, 'deep', 'log'),
-        join(this.#root, 'copies', name),
-        skippedSeqs,
-        this.#disk,
-      )
+      await backUpLog(join(this.#root, 'deep', 'log'), join(this.#root, 'copies', name), {
+        disk: this.#disk,
+        clock: this.#clock,
+      })
       const entries = durable.filter(({ seq }) => seq > log.lastDeletedSeq)
       this.#copies.push({ directory: join('copies', name), entries, newestSeq: log.nextSeq - 1 })
     } catch (error) {

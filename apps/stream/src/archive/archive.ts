@@ -70,6 +70,10 @@ export interface RecoveredRows {
   unapplied: Row[]
   /** The same, of backfills. */
   unappliedOfBackfill: Row[]
+  /** The newest row of all, 0 when there is none. */
+  newestSeq: number
+  /** The seq that the next row gets. */
+  nextSeq: number
   /** Bytes of a torn block, or of a seal that was not finished, cut off the active segment. */
   segmentBytesCut: number
 }
@@ -372,6 +376,8 @@ async function recover(
     pending: [],
     unapplied: [],
     unappliedOfBackfill: [],
+    newestSeq: Math.max(log.files.at(-1)?.lastSeq ?? 0, blockSeq),
+    nextSeq: log.nextSeq,
     segmentBytesCut: segments.bytesCut,
   }
   for await (const slice of log.replay(Math.min(blockSeq, appliedSeq))) {

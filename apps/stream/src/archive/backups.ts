@@ -35,9 +35,6 @@ export class BackupRefusedError extends Error {
   }
 }
 
-/** Numbers that a stream started on a copy leaves out: more than one gives out between a backup and its use. */
-const skippedSeqs = 1_000_000_000
-
 export interface BackupsOptions {
   dataDirectory: string
   database: StateDatabase
@@ -95,7 +92,7 @@ export class Backups {
     for (const { name } of sealed)
       await linkOrCopy(join(dataDirectory, 'segments', name), join(target, 'segments', name))
     await syncPath(join(target, 'segments'))
-    const logged = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
+    const logged = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'))
     const lastSeq = Math.max(logged.lastSeq, sealed.at(-1)?.header.maxSeq ?? 0)
     noteSkipped(state, { afterSeq: lastSeq, throughSeq: logged.limit - 1 })
     await syncPath(state)
@@ -104,7 +101,10 @@ export class Backups {
   }
 }
 
-/** The copy tells consumers that were further which rows it lacks. It is made durable afterwards, aside. */
+/**
+ * The copy tells consumers that were further which rows it lacks. Its first start moves the end of these. It is made durable
+ * afterwards, aside.
+ */
 function noteSkipped(state: string, lost: LostSeqs): void {
   const database = new Database(state)
   try {

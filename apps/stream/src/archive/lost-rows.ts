@@ -16,6 +16,17 @@ export function noteLost(database: StateDatabase, { afterSeq, throughSeq }: Lost
   database.prepare('INSERT OR REPLACE INTO lost_rows VALUES (?, ?)').run(afterSeq, throughSeq)
 }
 
+/**
+ * Notes which number comes next, when the archive is opened and before any is given out. The first start of a copy leaves
+ * numbers out, and no row has those between what was lost at the end and the next one.
+ * @param newestSeq of the rows that there are.
+ */
+export function noteNext(database: StateDatabase, newestSeq: number, nextSeq: number): void {
+  database
+    .prepare('UPDATE lost_rows SET through_seq = max(through_seq, ?) WHERE after_seq >= ?')
+    .run(nextSeq - 1, newestSeq)
+}
+
 /** Lists what may be lost: a range for each end of the archive that a repair or a copy has left, and for each lost block. */
 export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   const lost = database.prepare<[], LostSeqs>(

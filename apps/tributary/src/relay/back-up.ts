@@ -9,8 +9,6 @@ import { backUpLog } from '@tributary/event-log'
 import { FileUseError } from '../command-errors.ts'
 import { copyDatabase } from './copy-database.ts'
 
-/** Numbers that a relay started on the copy leaves out: more than one gives out between a backup and its use. */
-const skippedSeqs = 1_000_000_000
 const stateFile = 'state.sqlite'
 
 export interface BackupReport {
@@ -38,7 +36,7 @@ async function copyInto(target: string, dataDirectory: string): Promise<BackupRe
   const databases = readdirSync(dataDirectory).filter((name) => name.endsWith('.sqlite'))
   const copy = (name: string): Promise<void> => copyDatabase(join(dataDirectory, name), join(target, name))
   if (databases.includes(stateFile)) await copy(stateFile)
-  const { lastSeq } = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
+  const { lastSeq } = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'))
   for (const name of databases) if (name !== stateFile) await copy(name)
   // SQLite syncs the files. Their names are durable with their directory.
   await using directory = await open(target, 'r')
