@@ -261,3 +261,62 @@ test('a repository that did not come whole in time is read in the line of the la
   asking.mock.restore()
   assert.deepEqual([await makeWhole(), turns], ['whole', ['large']])
 })
+
+test('a large repository keeps its turn until it is written, and nobody is asked while the archive has no room', async (t) => {
+  const { host, ingest, watched, database } = await watching(t, [follow])
+  const [first, second, small] = [
+    await host.createAccount(),
+    await host.createAccount(),
+    await host.createAccount(),
+  ]
+  for (const large of [first, second])
+    for (let n = 0; n < 5; n++) large.create('app.attested.large', { text: 'x'.repeat(900_000) }, `${n}`)
+  for (const account of [first, second, small]) account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.rows.filter(({ rkey }) => rkey === 'a').length === 3)
+  const [begun, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  let [room, looks] = [true, 0]
+  const waiting = {
+    get hasRoom() {
+      looks++
+      return room
+    },
+    refill: async (...[contents, wish]: Parameters<TestIngest['ingest']['refill']>) => {
+      if (contents.did === first.did) {
+        begun.resolve()
+        await released.promise
+      }
+      return await ingest.ingest.refill(contents, wish)
+    },
+  }
+  const fill = new RepoFill({ ...fillOptions(t, host, ingest, { database, watched }), ingest: waiting })
+  const lined = Promise.withResolvers<void>()
+  const makeWhole = async ({ did }: { did: string }, turn?: string): Promise<string> => {
+    ingest.states.mark(did)
+    const largeTurn = (): string | undefined => {
+      if (did === second.did && turn !== undefined) lined.resolve()
+      return turn
+    }
+    return (await fill.makeWhole({ did: did as Did, mayReplace: true, onWhole: () => {}, largeTurn })).is // of a real account
+  }
+  const asked = (method: string, { did }: { did: string }): number =>
+    host.requests.filter((path) => path.includes(`${method}?`) && path.includes(encodeURIComponent(did)))
+      .length
+  for (const large of [first, second]) assert.equal(await makeWhole(large), 'later')
+
+  const one = makeWhole(first, 'one')
+  await begun.promise
+  const other = makeWhole(second, 'other')
+  await lined.promise
+  for (let n = 0; n < 3; n++) assert.equal(await makeWhole(small), 'whole', 'usual ones go on')
+  assert.equal(asked('getRepo', second), 1)
+  room = false
+  looks = 0
+  const late = makeWhole(small)
+  released.resolve()
+  assert.equal(await one, 'whole')
+  await eventually(() => looks >= 4)
+  assert.deepEqual([asked('getRepo', second), asked('getRepoStatus', small)], [1, 3])
+  room = true
+  assert.deepEqual([await other, await late], ['whole', 'whole'])
+  assert.equal(asked('getRepo', second), 2)
+})

@@ -8,6 +8,7 @@ import { decode } from '@atcute/cbor'
 import { type RepeatingClock, systemClock } from '@tributary/lanes'
 import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
 import { rowKind } from '@tributary/segment'
+import { contentsOf } from './contents-of.ts'
 import { type SlowPlc, startSlowPlc } from './slow-plc.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
@@ -149,4 +150,23 @@ test('a takedown counts though so much waits that the events before it are left 
   await ingest.until(() => ingest.rows.some(({ kind }) => kind === rowKind.account))
   const { isHidden, needsRefetch } = ingest.states.get(account.did) ?? assert.fail('the account is known')
   assert.deepEqual([isHidden, needsRefetch], [true, true])
+})
+
+test('a repository that may not wait for long among the events of its account is given up, and they go on', async () => {
+  await using waiting = await startWaiting()
+  const { ingest, account, slowPlc } = waiting
+  const refill = async (): Promise<string> => {
+    const begun: string[] = []
+    const wish = { mayReplace: true, onWhole: () => {}, beginMsMax: 1, onBegin: () => begun.push('begun') }
+    const { is } = await ingest.ingest.refill(contentsOf(account), wish)
+    return [...begun, is].join()
+  }
+  assert.equal(await refill(), 'no-room')
+  slowPlc.release(account.did)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
+  // More than are written in a few turns.
+  for (let n = 0; n < 190; n++) account.create(follow, {})
+  await ingest.until(() => ingest.rows.length === 193)
+  ingest.states.mark(account.did)
+  assert.equal(await refill(), 'begun,whole', 'what has begun ends')
 })

@@ -16,8 +16,8 @@ const restsMax = 1000
 export class HostRestsError extends HostAwayError {}
 
 /**
- * The line of the large repositories, which are read one at a time. Hosts take turns, and rest after a long one that others
- * waited for.
+ * The line of the large repositories, which are read and written one at a time. Hosts take turns, and rest after a long one
+ * that others waited for.
  */
 export class LargeTurns {
   readonly #clock: Clock
@@ -33,16 +33,21 @@ export class LargeTurns {
     this.#throwIfResting(host)
     return await this.#turns.run(host, async () => {
       this.#throwIfResting(host)
-      const sinceMs = this.#clock.nowMs()
-      try {
-        return await work()
-      } finally {
-        const nowMs = this.#clock.nowMs()
-        const tookMs = nowMs - sinceMs
-        if (tookMs > long.ms && this.othersWait(host))
-          this.#restUntilMs.set(host, nowMs + Math.min(long.restFactor * tookMs, waitMsMax))
-      }
+      return await work()
     })
+  }
+
+  /** What a part of the work gives that counts as time which its host took. @throws what it throws. */
+  async timed<T>(host: string, part: () => Promise<T>): Promise<T> {
+    const sinceMs = this.#clock.nowMs()
+    try {
+      return await part()
+    } finally {
+      const nowMs = this.#clock.nowMs()
+      const tookMs = nowMs - sinceMs
+      if (tookMs > long.ms && this.othersWait(host))
+        this.#restUntilMs.set(host, nowMs + Math.min(long.restFactor * tookMs, waitMsMax))
+    }
   }
 
   /** Whether large repositories of other hosts wait. */

@@ -19,7 +19,7 @@ export interface BackfillParts {
   store: BackfillStore
   states: RepoStates
   watched: WatchedCollections
-  ingest: Pick<Ingest, 'refill'>
+  ingest: Pick<Ingest, 'hasRoom' | 'refill'>
   corrections: AccountCorrections
   resolver: IdentityResolver
   metrics: StreamMetrics

@@ -3,6 +3,7 @@ import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
 import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
+import type { RefillWish } from '../ingest/refills.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import { type RepoStates, unknownRepo } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
@@ -34,7 +35,7 @@ export interface RepoFillOptions {
   relayUrl: string
   resolver: IdentityResolver
   reader: RepoReader
-  ingest: Pick<Ingest, 'refill'>
+  ingest: Pick<Ingest, 'hasRoom' | 'refill'>
   states: RepoStates
   watched: WatchedCollections
   /** Told what the relay says of each account. Default: nobody. */
@@ -57,6 +58,13 @@ export interface FillWish {
   largeTurn?: () => string | undefined
   /** Whether the host that its document names may be asked now; otherwise it is left for later. Default: it may. */
   mayAsk?: (host: string) => boolean
+}
+
+/** How what was read is to be written. */
+interface Writing extends RefillWish {
+  did: Did
+  /** It was marked when its host was asked. */
+  isAgain: boolean
 }
 
 /**
@@ -83,6 +91,10 @@ const largeMax = 100_000
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
+/** How long a large repository waits among the events of its account, while all other large ones wait for it. */
+const largeBeginMsMax = 5000
+/** Milliseconds between two looks whether the archive has room for a repository. */
+const roomLookMs = 250
 const older: FillOutcome = { is: 'older', detail: 'its host gives an older one than is known of' }
 
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
@@ -123,8 +135,10 @@ export class RepoFill {
     }
   }
 
-  async #fill({ did, host, mayReplace, onWhole, largeTurn, mayAsk }: FillWish): Promise<FillOutcome> {
-    const { requests, relayUrl, resolver, ingest, states, corrections } = this.#options
+  async #fill(wish: FillWish): Promise<FillOutcome> {
+    const { did, host, largeTurn, mayAsk } = wish
+    const { requests, relayUrl, resolver, states, corrections } = this.#options
+    await this.#awaitRoom()
     const account = `did=${encodeURIComponent(did)}`
     const { accountSeen: seen, rev: seenRev } = states.get(did) ?? unknownRepo
     const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
@@ -147,20 +161,53 @@ export class RepoFill {
     // An older one may lack commits whose events were not kept: from before the backfill, or of collections not watched then.
     const knownRev = readAccountRev(word)
     const leastRev = seenRev > knownRev ? seenRev : knownRev
-    let contents = await this.#getUsual(pdsUrl, identity, leastRev)
-    if (!contents) {
-      const turn = largeTurn ? largeTurn() : pdsUrl
-      if (turn === undefined)
-        return { is: 'later', detail: 'other large repositories of its host come first', isPutOff: true }
-      const isNeeded = (): boolean => this.#largeTurns.othersWait(turn)
-      const bounds = { ...largeRepoBounds, hurry: { ...hurry, isNeeded } }
-      const get = () => this.#get(pdsUrl, identity, leastRev, bounds)
-      contents = await this.#largeTurns.run(turn, get)
+    const contents = await this.#getUsual(pdsUrl, identity, leastRev)
+    const writing = { ...wish, isAgain }
+    if (contents) return 'is' in contents ? contents : await this.#write(contents, writing)
+    const turn = largeTurn ? largeTurn() : pdsUrl
+    if (turn === undefined)
+      return { is: 'later', detail: 'other large repositories of its host come first', isPutOff: true }
+    const isNeeded = (): boolean => this.#largeTurns.othersWait(turn)
+    const bounds = { ...largeRepoBounds, hurry: { ...hurry, isNeeded } }
+    return await this.#largeTurns.run(turn, async () => {
+      await this.#awaitRoom()
+      const get = async () => await this.#get(pdsUrl, identity, leastRev, bounds)
+      return await this.#fillLarge(turn, get, writing)
+    })
+  }
+
+  /** Has a large repository read and written. Its host's time ends when the writing begins, which is ours. */
+  async #fillLarge(
+    turn: string,
+    get: () => Promise<RepoContents | FillOutcome>,
+    writing: Writing,
+  ): Promise<FillOutcome> {
+    const { outcome } = await this.#largeTurns.timed(turn, async () => {
+      const contents = await get()
+      if ('is' in contents) return { outcome: contents }
+      const begun = Promise.withResolvers<void>()
+      const bounds = { beginMsMax: largeBeginMsMax, onBegin: begun.resolve }
+      const written = this.#write(contents, { ...writing, ...bounds })
+      await Promise.race([begun.promise, written])
+      return { outcome: written }
+    })
+    return await outcome
+  }
+
+  /** Nobody is asked for what the archive has no room for: it would wait in memory. */
+  async #awaitRoom(): Promise<void> {
+    const { ingest, signal } = this.#options
+    while (!ingest.hasRoom) {
+      await wait(this.#clock, roomLookMs, signal)
+      signal.throwIfAborted()
     }
-    if ('is' in contents) return contents
+  }
+
+  async #write(contents: RepoContents, { did, isAgain, ...writing }: Writing): Promise<FillOutcome> {
+    const { ingest } = this.#options
     this.#large.delete(did)
     await this.#awaitLive(contents)
-    const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
+    const outcome = await this.#unlessStopped(ingest.refill(contents, writing))
     switch (outcome.is) {
       case 'whole':
       case 'complete':

@@ -7,10 +7,9 @@
  * event is handled costs only that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys and verdicts (`SignedEvents`), what is news (`EventFold`).
  */
-import { setImmediate } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
 import type { IdentityResolver } from '@tributary/identity'
-import { Lanes, systemClock, wait, type LaneWork, type Outcome, type RepeatingClock } from '@tributary/lanes'
+import { Lanes, systemClock, type LaneWork, type Outcome, type RepeatingClock } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
 import { isSigned } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
@@ -25,7 +24,7 @@ import { Progress } from './progress.ts'
 import { RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
 import { isMarker, isTakedownEvent, Upstream } from './relay-event.ts'
 import type { AnyEvent, EventLane, RefillEvent, RelayEvent } from './relay-event.ts'
-import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
+import { Refills } from './refills.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { SignedEvents } from './signed-events.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
@@ -92,8 +91,6 @@ const waitingBytesMax = 64 * megabyte
 const takedownWaitMsMax = 10_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
-/** Milliseconds between two looks whether the disk has kept up. */
-const roomLookMs = 50
 /** Changed states above which a save does not wait for its time. */
 const dirtyStatesMax = 10_000
 
@@ -109,6 +106,7 @@ export class Ingest {
   /** Accounts with a takedown that is archived and was not saved before a stop. Another relay may not send it again. */
   readonly #takenDown: ReadonlySet<string>
   readonly #lanes: Lanes<Upstream, AnyEvent>
+  readonly #refills: Refills
   /** Accounts with a takedown for which `#giveUpBefore` will be called. */
   readonly #boundWaits = new Set<Did>()
   readonly #stop = new AbortController()
@@ -161,6 +159,18 @@ export class Ingest {
       },
     }
     this.#lanes = new Lanes(laneLimits, work, clock)
+    this.#refills = new Refills({
+      lanes: this.#lanes,
+      upstream: this.#upstream,
+      clock,
+      states,
+      watched: options.watched,
+      append: (row) => void sink.append(row, { seq: 0, epoch: this.#epoch.epoch, isOfBackfill: true }),
+      hasRoom: () => this.hasRoom,
+      witnessedNow: () => sink.witnessedNow(),
+      onRecordDropped: (reason, did) => observer.onOpDropped(reason, did),
+      ...(options.refillRows !== undefined && { rowsPerTurn: options.refillRows }),
+    })
     this.#signed =
       checks &&
       new SignedEvents({
@@ -236,48 +246,20 @@ export class Ingest {
     await this.#save()
   }
 
-  /**
-   * Writes what the archive lacks of a repository, in its turn among the events of the account. Does not settle once the
-   * ingest is closed. `no-room`: too much waits for the account.
-   */
-  async refill(
-    contents: RepoContents,
-    options: Pick<RepoRefillOptions, 'mayReplace' | 'onWhole'>,
-  ): Promise<RefillOutcome | { is: 'no-room' }> {
-    const { states, sink, watched, refillRows } = this.#options
-    const refill = new RepoRefill(contents, {
-      ...options,
-      ...(refillRows !== undefined && { rowsPerTurn: refillRows }),
-      states,
-      watched,
-      append: (row) => void sink.append(row, { seq: 0, epoch: this.#epoch.epoch, isOfBackfill: true }),
-      witnessedNow: () => sink.witnessedNow(),
-      onRecordDropped: (reason, did) => this.#observer.onOpDropped(reason, did),
-    })
-    return await new Promise((end, fail) => {
-      const event: RefillEvent = { message: { bytes: Buffer.alloc(0) }, refill, end, fail }
-      this.#lanes.enter(this.#upstream, contents.did as Did, event) // repositories are read by their DIDs
-    })
+  /** Whether there is room for more rows. */
+  get hasRoom(): boolean {
+    return this.#options.sink.askForRoom()
+  }
+
+  /** As `Refills.write` does. Does not settle once the ingest is closed. */
+  async refill(...wish: Parameters<Refills['write']>): ReturnType<Refills['write']> {
+    return await this.#refills.write(...wish)
   }
 
   #stepRefill(event: RefillEvent, lane: EventLane): Outcome {
-    if (lane.away > 0) return 'after-those-away'
-    const again = async (wait: () => Promise<unknown>): Promise<unknown> => {
-      // A repository may take seconds: no other account waits for it.
-      this.#lanes.discount(lane)
-      return await wait()
-    }
-    if (!this.#options.sink.askForRoom()) return () => again(() => wait(this.#clock, roomLookMs))
-    try {
-      const outcome = event.refill.step()
-      if (outcome === undefined) return () => again(() => setImmediate())
-      event.end(outcome)
-    } catch (error) {
-      if (isStorageFault(error)) throw error
-      event.fail(error)
-    }
-    if (this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
-    return 'done'
+    const outcome = this.#refills.step(event, lane)
+    if (outcome === 'done' && this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
+    return outcome
   }
 
   /**

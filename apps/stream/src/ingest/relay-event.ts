@@ -29,6 +29,8 @@ export interface RefillEvent {
   /** It has none: a lane keeps it beside those that have. */
   readonly message: { bytes: Buffer }
   readonly refill: RepoRefill
+  /** It has its turn. May be called again. */
+  begin(): void
   end(outcome: RefillOutcome | { is: 'no-room' }): void
   fail(error: unknown): void
 }

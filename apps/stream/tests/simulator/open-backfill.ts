@@ -24,7 +24,7 @@ interface BackfillParts {
   commit: CommitAndSync
   states: RepoStates
   watched: WatchedCollections
-  ingest: Pick<Ingest, 'refill'>
+  ingest: Pick<Ingest, 'hasRoom' | 'refill'>
   resolver: IdentityResolver
   headSeq: () => number
   ledger: Ledger
@@ -63,7 +63,10 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
       onBroken: (what) => ledger.onBroken(what),
     }),
   })
-  const ingest: Pick<Ingest, 'refill'> = {
+  const ingest: Pick<Ingest, 'hasRoom' | 'refill'> = {
+    get hasRoom() {
+      return parts.ingest.hasRoom
+    },
     refill: async (contents, options) => {
       const onWhole = (): void => {
         ledger.account(contents.did).whole(contents.rev)
