@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { refusalReasons } from '@tributary/repo-verify'
+import { opFaults, refusalReasons } from '@tributary/repo-verify'
 import type { Setting } from '@tributary/settings'
 import { createMetrics } from '@tributary/telemetry'
 import { loadLexicons } from '@tributary/xrpc'
 import { relaySettings } from '../src/index.ts'
 import { createRelayMetrics } from '../src/relay-metrics.ts'
 import { relayRefusals } from '../src/refusals.ts'
+import { noticeKinds } from '../src/policy/notice-rows.ts'
 import { limitSettings } from '../src/policy/relay-limits.ts'
 import { hostStatuses } from '../src/sources/source-state.ts'
 
@@ -60,11 +61,8 @@ test('every state of a source, and every reason why one is not read, is in the o
 })
 
 test('every reason of a refusal, of relay and stream, is a row of the document of its operators', () => {
-  const ofStream = namesOfType('apps/stream/src/ingest/ingest-observer.ts', 'EventRefusal')
-  const ofOperations = [
-    ...namesOfType('packages/repo-verify/src/events.ts', 'OpFault'),
-    ...namesOfType('apps/stream/src/ingest/event-rows.ts', 'DroppedOpReason'),
-  ]
+  const ofStream = namesOf('apps/stream/src/ingest/ingest-observer.ts', 'eventRefusals')
+  const ofOperations = [...opFaults, ...namesOf('apps/stream/src/ingest/event-rows.ts', 'droppedOpReasons')]
   assert.ok(ofStream.length > 5 && ofOperations.length > 3, `${ofStream.length}, ${ofOperations.length}`)
   assert.deepEqual(withoutRow('docs/relay-operations.md', relayRefusals), [])
   const ofEvents = [...refusalReasons, ...ofStream]
@@ -72,8 +70,8 @@ test('every reason of a refusal, of relay and stream, is a row of the document o
 })
 
 test('every kind of notice, and every cause of a disconnect, is a row of the operators’ document', () => {
-  const kinds = namesOfType('apps/relay/src/policy/notice-rows.ts', 'NoticeKind')
-  const causes = namesOfType('packages/subscription/src/subscription.ts', 'EndingCause')
+  const kinds = noticeKinds
+  const causes = namesOf('packages/subscription/src/subscription.ts', 'EndingCause')
   assert.ok(kinds.length > 8 && causes.length > 4, `${kinds.length}, ${causes.length}`)
   assert.deepEqual(withoutRow('docs/relay-operations.md', [...kinds, ...causes, 'other']), [])
 })
@@ -158,9 +156,10 @@ test('the limits have the same names and ranges in the settings, the operator’
   )
 })
 
-/** The texts of a type that is a union of them, as its file has them. */
-function namesOfType(path: string, type: string): string[] {
-  const [, union = ''] = new RegExp(`^export type ${type} =([^]*?)\\n\\n`, 'm').exec(read(path)) ?? []
+/** The texts of a type that is a union of them, or of a list, as its file has them. */
+function namesOf(path: string, name: string): string[] {
+  const [, union = ''] =
+    new RegExp(`^export (?:type|const) ${name} =([^]*?)\\n\\n`, 'm').exec(read(path)) ?? []
   const code = union.replaceAll(/\/\*\*[^]*?\*\//g, '')
   return Array.from(code.matchAll(/'([\w-]+)'/g), ([, name = '']) => name)
 }

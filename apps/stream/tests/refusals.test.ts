@@ -58,5 +58,8 @@ test('refusals are listed with reason, account and number, by account and reason
   const first = (await operate(stream, 'listRefusals?limit=1')).body
   const second = (await operate(stream, `listRefusals?limit=1&cursor=${String(first['cursor'])}`)).body
   assert.deepEqual([second['cursor'], (second['refusals'] as object[]).length], [undefined, 1]) // by its lexicon
+  const mistyped = (await operate(stream, 'listRefusals?reason=bad-signatures')).body
+  const message = 'there is no reason bad-signatures: did you mean bad-signature?'
+  assert.deepEqual(mistyped, { error: 'InvalidRequest', message })
   assert.equal((await operate(stream, 'listRefusals?cursor=x')).body['error'], 'InvalidRequest')
 })

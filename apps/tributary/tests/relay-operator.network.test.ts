@@ -106,11 +106,19 @@ test('sources, limits, bans and accounts are changed from the command line, and 
 })
 
 test('what the relay refuses ends with 1 and says why', async () => {
-  const none = await operate('refusals', '--reason', 'nonsense')
+  const none = await operate('notices', '--subject', 'nobody.example')
   assert.deepEqual(
     [none.code, none.stderr],
-    [0, 'tributary relay refusals: nothing fits --reason nonsense\n'],
+    [0, 'tributary relay notices: nothing fits --subject nobody.example\n'],
   )
+  for (const [list, filter, word, meant] of [
+    ['refusals', 'reason', 'bad-signatures', 'bad-signature'],
+    ['notices', 'kind', 'quota-reach', 'quota-reached'],
+  ] as const) {
+    const mistyped = await operate(list, `--${filter}`, word)
+    const said = `InvalidRequest: there is no ${filter} ${word}: did you mean ${meant}?`
+    assert.deepEqual([mistyped.code, mistyped.stderr], [64, `tributary relay ${list}: ${said}\n`])
+  }
   const unknown = await operate('hosts', 'pause', 'nobody.tributary.dev')
   assert.deepEqual([unknown.code, unknown.stdout], [1, ''])
   assert.match(unknown.stderr, /^tributary relay hosts pause: HostNotFound/)

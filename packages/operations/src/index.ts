@@ -7,6 +7,7 @@
  * Elsewhere: what there is to change (the apps), who is an operator (`requireOperatorToken` of `@tributary/xrpc`).
  */
 export { DiskFloor, type DiskFloorOptions } from './disk-floor.ts'
+export { refuseUnknownWord } from './known-word.ts'
 export {
   Operations,
   operationsSchema,

@@ -27,13 +27,16 @@ export interface VerifiedCommit {
 }
 
 /** What is wrong with one operation. Also a metric label, so the set stays small and closed. */
-export type OpFault =
+export const opFaults = [
   /** The path is not `<nsid>/<rkey>`. */
-  | 'invalid-path'
+  'invalid-path',
   /** The record is not in the CAR. */
-  | 'missing-record'
+  'missing-record',
   /** The record is too large, or no map of strict DAG-CBOR. */
-  | 'unreadable-record'
+  'unreadable-record',
+] as const
+
+export type OpFault = (typeof opFaults)[number]
 
 export interface RepoOp {
   action: 'create' | 'update' | 'delete'

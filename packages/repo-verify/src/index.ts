@@ -5,7 +5,14 @@
  */
 export { CheckedTrees } from './checked-trees.ts'
 export { cidToDigest, digestToCid, type Digest } from './digest.ts'
-export type { OpFault, RepoOp, VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
+export {
+  opFaults,
+  type OpFault,
+  type RepoOp,
+  type VerifiedCommit,
+  type VerifiedEvent,
+  type VerifiedSync,
+} from './events.ts'
 export type {
   AccountBound,
   AccountMessage,

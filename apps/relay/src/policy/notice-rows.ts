@@ -1,27 +1,30 @@
 import { LogTable, openLogDatabase } from '@tributary/operations/logs'
 import type Database from 'better-sqlite3'
 
-export type NoticeKind =
+export const noticeKinds = [
   /** Without a connection for two minutes. */
-  | 'source-unreachable'
-  | 'source-stuck'
+  'source-unreachable',
+  'source-stuck',
   /** Not read for a minute: its rate, the disk, or a full pipeline. */
-  | 'source-throttled'
+  'source-throttled',
   /** Paused or removed by an operator. */
-  | 'source-disabled'
-  | 'source-banned'
+  'source-disabled',
+  'source-banned',
   /** After one of these: it is read again. */
-  | 'source-resumed'
+  'source-resumed',
   /** It no longer had events that were not read yet. */
-  | 'events-lost'
+  'events-lost',
   /** It is read from another position, since it did not know ours, or an operator chose one. */
-  | 'source-renumbered'
+  'source-renumbered',
   /** All its slots for accounts are held, and accounts wait for one. */
-  | 'quota-reached'
-  | 'crawl-refused'
+  'quota-reached',
+  'crawl-refused',
   /** No source is read, for want of disk. */
-  | 'reading-paused'
-  | 'reading-resumed'
+  'reading-paused',
+  'reading-resumed',
+] as const
+
+export type NoticeKind = (typeof noticeKinds)[number]
 
 export interface NoticeRow {
   id: number

@@ -1,14 +1,16 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
 import { encode, toBytes } from '@atcute/cbor'
 import { RecordError } from '@tributary/protocol'
-import type { AccountBound, CommitMessage, Digest, OpFault } from '@tributary/repo-verify'
+import { opFaults, type AccountBound, type CommitMessage, type Digest } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import { recordContent } from '../delivery/record-content.ts'
 import type { GoodCommit, WatchedOp } from '../verify/verified.ts'
 
 /** Why an operation of a good commit gives no row. Also a metric label, so the set stays small and closed. */
-export type DroppedOpReason = OpFault | 'name-too-long'
+export const droppedOpReasons = [...opFaults, 'name-too-long'] as const
+
+export type DroppedOpReason = (typeof droppedOpReasons)[number]
 
 const operationKinds = { create: rowKind.create, update: rowKind.update, delete: rowKind.delete } as const
 const noPayload = new Uint8Array(0)

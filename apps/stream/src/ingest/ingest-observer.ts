@@ -1,27 +1,30 @@
 /** What the ingest reports. */
 import type { IdentityError } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import type { Message, RefusalReason } from '@tributary/repo-verify'
+import { refusalReasons, type Message } from '@tributary/repo-verify'
 import type { DroppedOpReason } from './event-rows.ts'
 import type { ConnectionState } from './relay-connection.ts'
 
 /** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
-export type EventRefusal =
-  | RefusalReason
+export const eventRefusals = [
+  ...refusalReasons,
   /** The revision is not newer than what is stored: a repeat, or late. */
-  | 'stale-rev'
+  'stale-rev',
   /** The same identity, account or sync event as the last one of its account. */
-  | 'repeat'
+  'repeat',
   /** A commit of an account that is not active. Once it is, its repository is read. */
-  | 'account-hidden'
+  'account-hidden',
   /** A commit that gave no rows before a kill, and rows of later commits are archived. Its repository is read again. */
-  | 'passed-over'
-  | 'seq-not-increasing'
-  | 'unsupported-did'
+  'passed-over',
+  'seq-not-increasing',
+  'unsupported-did',
   /** The account's document could not be read, or too much waited for it. */
-  | 'identity-unavailable'
+  'identity-unavailable',
   /** A defect of this stream: what was thrown while the event was handled costs that event. */
-  | 'internal-error'
+  'internal-error',
+] as const
+
+export type EventRefusal = (typeof eventRefusals)[number]
 
 /** What is known of an event that was refused. */
 export interface RefusedEvent {

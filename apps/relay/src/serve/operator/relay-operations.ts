@@ -1,9 +1,18 @@
 /** The operator's methods about the relay as a whole: limits, domain bans, consumers, log, refusals, audit. */
 import { isDeepStrictEqual } from 'node:util'
 import { CloseReason } from '@tributary/fanout'
-import { addAuditMethod, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
+import {
+  addAuditMethod,
+  datetime,
+  pageOf,
+  parseIdCursor,
+  refuseUnknownWord,
+  type Page,
+} from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
+import { noticeKinds } from '../../policy/notice-rows.ts'
 import { isHostPattern, limitsOf, type RelayLimits } from '../../policy/relay-limits.ts'
+import { relayRefusals } from '../../refusals.ts'
 import { freshnessOf } from '../../sources/freshness.ts'
 import { lagSecondsAt } from '../consumer-lag.ts'
 import { addProcedure, addQuery, operatorPrefix, type OperatorParts } from './operator-parts.ts'
@@ -142,6 +151,7 @@ function addLookups({
     server,
     'listRefusals',
     async ({ limit, cursor, hostname, ...wanted }) => {
+      refuseUnknownWord('reason', wanted.reason, relayRefusals)
       const host = hostname === undefined ? {} : { host: normalize(hostname)?.host ?? hostname }
       const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
       const rows = await refusals.list({ ...wanted, ...host, before, limit: limit + 1 })
@@ -165,6 +175,7 @@ function addLookups({
     server,
     'listNotices',
     async ({ limit, cursor, ...wanted }) => {
+      refuseUnknownWord('kind', wanted.kind, noticeKinds)
       const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
       const rows = await notices.list({ ...wanted, before, limit: limit + 1 })
       const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
