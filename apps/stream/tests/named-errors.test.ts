@@ -70,6 +70,8 @@ test('every error that a method of archive or operators names is answered over t
     if (error === undefined) return undefined
     // A sentence, and what to do.
     assert.match(message ?? '', /^[^]{20,}$/, `${method} ${error}`)
+    // Callers of commands do not know the names of methods.
+    assert.doesNotMatch(message ?? '', /\b(list|retry|start)[A-Z]/, `${method} ${error}`)
     found.add(`${method.split('?', 1)[0]} ${error}`)
     return error
   }
@@ -81,6 +83,20 @@ test('every error that a method of archive or operators names is answered over t
   await ask('startBackfill', { hostname: 'pds.example.com' })
   await ask('startBackfill', { collection: unwatched })
   await ask(`getRepo?did=${nobody}`)
+  assert.equal(await ask('refetchRepo', { did: nobody }), 'RepoNotFound')
+  // An account that only the relay has may be read.
+  assert.equal(
+    await ask('refetchRepo', { did: (await host.createAccount({ announce: false })).did }),
+    undefined,
+  )
+  const marked = async (): Promise<unknown> => {
+    const url = `${stream.url}/xrpc/network.social.stream.getCoverage`
+    return ((await (await fetch(url)).json()) as { markedRepositories: number }).markedRepositories // by its lexicon
+  }
+  await eventually(async () => (await marked()) === 0)
+  host.answers.set('com.atproto.sync.getRepoStatus', (_, response) => void response.writeHead(503).end())
+  assert.equal(await ask('refetchRepo', { did: nobody }), 'RelayUnavailable')
+  assert.equal(await marked(), 0)
   await ask('listJobRepos?id=99')
   await ask('setJobState', { id: 99, state: 'paused' })
   await ask('retryJob', { id: 99 })

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempDisposable, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -13,10 +15,20 @@ test('a stream is operated from the command line, and the audit tells who did wh
   await using commands = new Commands()
   const tokenFile = join(directory.path, 'token')
   await writeFile(tokenFile, 'the-operator-token')
+  const [did, nobody] = ['did:plc:abcdefghijklmnopqrstuvwx', 'did:plc:22222222222222222222222a']
+  // A relay that knows one account, and sends nothing.
+  const relay = createServer(({ url = '' }, response) => {
+    const isKnown = url.endsWith(`getRepoStatus?did=${encodeURIComponent(did)}`)
+    const answer = isKnown ? { did, active: true } : { error: 'RepoNotFound' }
+    response
+      .writeHead(isKnown ? 200 : 400, { 'content-type': 'application/json' })
+      .end(JSON.stringify(answer))
+  })
+  await once(relay.listen(0, '127.0.0.1'), 'listening')
   const settings = {
     PORT: '0',
     DATA_DIRECTORY: join(directory.path, 'stream'),
-    RELAY_URL: 'ws://127.0.0.1:1',
+    RELAY_URL: `ws://127.0.0.1:${(relay.address() as AddressInfo).port}`, // as it listens
     COLLECTIONS: 'org.impact.collection',
     OPERATOR_TOKEN: tokenFile,
   }
@@ -57,11 +69,15 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.deepEqual([goneAgain.code, goneAgain.stdout.startsWith('nothing to change\n')], [0, true])
     assert.match((await operate('audit')).stdout, /ann +addCollection +org\.hyperboards\.board/)
     const none = await operate('jobs', 'pause', '7')
-    assert.deepEqual([none.code, /JobNotFound/.test(none.stderr)], [1, true])
+    assert.equal(none.code, 1)
+    const listing = 'the list of jobs has them all (tributary stream jobs list)'
+    assert.equal(none.stderr, `tributary stream jobs pause: JobNotFound: there is no job 7: ${listing}\n`)
     const unlisted = await operate('jobs', 'start', '--hostname', 'pds.example.com')
     assert.match(unlisted.stderr, /HostNotApproved/)
-    const did = 'did:plc:abcdefghijklmnopqrstuvwx'
     assert.equal((await operate('repos', 'refetch', did)).code, 0)
+    const unknown = await operate('repos', 'refetch', nobody)
+    assert.deepEqual([unknown.code, unknown.stdout], [1, ''])
+    assert.match(unknown.stderr, /: RepoNotFound: neither this stream nor its relay knows did:/)
     assert.match((await operate('repos', 'show', did)).stdout, /^isMarked +true$/m)
     assert.match((await operate('coverage')).stdout, /^HOSTNAME +COLLECTIONS +STATUS/)
     const made = await operate('keys', 'create', 'a reader', '--megabytes-per-day', '7', '--json')
@@ -118,5 +134,6 @@ test('a stream is operated from the command line, and the audit tells who did wh
       assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
   } finally {
     await stream.stop()
+    relay.close()
   }
 })

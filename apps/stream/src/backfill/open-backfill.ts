@@ -1,4 +1,5 @@
 import type { IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
@@ -31,8 +32,11 @@ export interface BackfillParts {
 /** Requests a second to the relay, which is asked for every account that is read. */
 const relayRequestsPerSecond = 100
 
+/** A backfill, and what its operators ask the relay besides. */
+export type OpenBackfill = Backfill & Pick<RepoFill, 'isUnknown'>
+
 /** A backfill with its parts, not started. Closing it ends what is under way. */
-export function openBackfill(parts: BackfillParts): Backfill & AsyncDisposable {
+export function openBackfill(parts: BackfillParts): OpenBackfill & AsyncDisposable {
   const { settings, resolver, metrics } = parts
   const { backfillRequestsPerSecond } = settings
   const stop = new AbortController()
@@ -62,6 +66,7 @@ export function openBackfill(parts: BackfillParts): Backfill & AsyncDisposable {
     stop,
   )
   return Object.assign(backfill, {
+    isUnknown: async (did: Did) => await fill.isUnknown(did),
     async [Symbol.asyncDispose]() {
       await backfill.close()
       await reader.close()

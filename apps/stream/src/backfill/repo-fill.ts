@@ -95,6 +95,8 @@ const liveLookMs = 50
 const largeBeginMsMax = 5000
 /** Milliseconds between two looks whether the archive has room for a repository. */
 const roomLookMs = 250
+/** The method of a relay, or a host, that tells how an account is. */
+const statusOf = (did: Did): string => `getRepoStatus?did=${encodeURIComponent(did)}`
 const older: FillOutcome = { is: 'older', detail: 'its host gives an older one than is known of' }
 
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
@@ -110,6 +112,13 @@ export class RepoFill {
     this.#rereads = new Rereads({ ...options, max: rereadsPerDay, windowMs: dayMs })
     this.#clock = options.clock ?? systemClock
     this.#largeTurns = new LargeTurns(this.#clock)
+  }
+
+  /** Whether the relay says that it never heard of an account. @throws HostAwayError, OversizeError */
+  async isUnknown(did: Did): Promise<boolean> {
+    const { requests, relayUrl } = this.#options
+    const word = await requests.ask(relayUrl, statusOf(did), statusBounds)
+    return word.status !== 200 && readInactive(word) === 'deleted'
   }
 
   /** The repository may be read as often as if it had not been read today. */
@@ -139,9 +148,8 @@ export class RepoFill {
     const { did, host, largeTurn, mayAsk } = wish
     const { requests, relayUrl, resolver, states, corrections } = this.#options
     await this.#awaitRoom()
-    const account = `did=${encodeURIComponent(did)}`
     const { accountSeen: seen, rev: seenRev } = states.get(did) ?? unknownRepo
-    const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
+    const word = await requests.ask(relayUrl, statusOf(did), statusBounds)
     const said = readAccountWord(word)
     if (said) await corrections?.correct(did, said, seen)
     // A relay may never have heard of an account that its host has.

@@ -149,7 +149,8 @@ export class ApiKeys {
   /** @throws XrpcError 400 `KeyNotFound` */
   known(id: number): ApiKey {
     const known = this.#known.get(id)
-    if (!known) throw new XrpcError(400, 'KeyNotFound', `there is no key ${id}: listKeys has them`)
+    if (!known)
+      throw new XrpcError(400, 'KeyNotFound', `there is no key ${id}: the list of keys has them all`)
     return known.key
   }
 

@@ -2,6 +2,7 @@
 import { addProcedure, addQuery, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
+import { isAnswerFault } from '../backfill/sync-answers.ts'
 import type { Job, JobState, RepoCounts } from '../backfill/backfill-store.ts'
 import { type RepoState, unknownRepo } from '../ingest/repo-states.ts'
 import { operatorPrefix, type OperatorParts } from './operator-parts.ts'
@@ -14,7 +15,7 @@ export function addBackfillMethods(parts: OperatorParts): void {
 function addJobMethods({ server, operations, backfill, store, watched }: OperatorParts): void {
   const knownJob = (id: number): Job => {
     const job = store.job(id)
-    if (!job) throw new XrpcError(400, 'JobNotFound', `there is no job ${id}: listJobs has them`)
+    if (!job) throw new XrpcError(400, 'JobNotFound', `there is no job ${id}: the list of jobs has them all`)
     return job
   }
   const describe = (job: Job, counts: RepoCounts | undefined): object => {
@@ -90,7 +91,7 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
           throw new XrpcError(
             400,
             'JobEnded',
-            `job ${id} is ${job.state}: retryJob or startBackfill begins again`,
+            `job ${id} is ${job.state}: ${job.state === 'done' ? 'retry it, or start' : 'start'} another one`,
           )
         store.setState(id, state, Date.now())
         return { subject: `job ${id}`, before: { state: job.state }, after: { state }, output: { id } }
@@ -104,7 +105,7 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
       await operations.run(request, () => () => {
         const job = knownJob(id)
         if (job.state === 'cancelled')
-          throw new XrpcError(400, 'JobEnded', `job ${id} is cancelled: startBackfill begins another one`)
+          throw new XrpcError(400, 'JobEnded', `job ${id} is cancelled: start another one`)
         store.retry(id, Date.now())
         const effect = (): void => backfill.retryNow(job)
         return { subject: `job ${id}`, before: store.counts(id), output: { id }, effect }
@@ -130,13 +131,31 @@ function addRepoMethods({ server, operations, backfill, states, watched }: Opera
     operatorPrefix,
     'refetchRepo',
     async ({ did }, request) =>
-      await operations.run(request, () => () => {
-        const before = states.get(did) ?? unknownRepo
-        const effect = (): void => {
-          states.mark(did)
-          backfill.retryMark(did)
+      await operations.run(request, async () => {
+        // What nobody has could never be read, and would be counted as marked for good.
+        if (!states.get(did) && (await isUnknown(backfill, did))) {
+          const message = `neither this stream nor its relay knows ${did}`
+          throw new XrpcError(400, 'RepoNotFound', message)
         }
-        return { subject: did, before: describe(did, before), output: { did }, effect }
+        return () => {
+          const before = states.get(did) ?? unknownRepo
+          const effect = (): void => {
+            states.mark(did)
+            backfill.retryMark(did)
+          }
+          return { subject: did, before: describe(did, before), output: { did }, effect }
+        }
       }),
   )
+}
+
+/** Whether the relay says that it never heard of an account. @throws XrpcError 503 `RelayUnavailable` */
+async function isUnknown(backfill: OperatorParts['backfill'], did: Did): Promise<boolean> {
+  try {
+    return await backfill.isUnknown(did)
+  } catch (error) {
+    if (!isAnswerFault(error)) throw error
+    const message = `nothing of ${did} has come here, and the relay does not say whether it knows it: ${error.message}`
+    throw new XrpcError(503, 'RelayUnavailable', message)
+  }
 }

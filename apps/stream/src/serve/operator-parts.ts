@@ -4,8 +4,8 @@ import type { Logger } from '@tributary/telemetry'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
 import type { Backups } from '../archive/backups.ts'
-import type { Backfill } from '../backfill/backfill.ts'
 import type { BackfillStore } from '../backfill/backfill-store.ts'
+import type { OpenBackfill } from '../backfill/open-backfill.ts'
 import type { Compaction } from '../compaction/compaction.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { ApiKeys } from '../policy/api-keys.ts'
@@ -19,7 +19,7 @@ export interface OperatorParts {
   archive: Archive
   watched: WatchedCollections
   operations: Operations
-  backfill: Backfill
+  backfill: OpenBackfill
   store: BackfillStore
   states: RepoStates
   keys: ApiKeys
