@@ -4,6 +4,7 @@
  */
 import { addAuditMethod, addProcedure, addQuery, datetime } from '@tributary/operations'
 import { requireOperatorToken, XrpcError } from '@tributary/xrpc'
+import type { Backfill } from '../backfill/backfill.ts'
 import type { WatchedCollection, WatchedCollections } from '../policy/watched-collections.ts'
 import { addBackupMethod } from './backup-method.ts'
 import { addBackfillMethods } from './backfill-methods.ts'
@@ -58,7 +59,7 @@ export function addCollectionMethods({
   watched,
   operations,
   backfill,
-}: Pick<OperatorParts, 'server' | 'watched' | 'operations' | 'backfill'>): void {
+}: Pick<OperatorParts, 'server' | 'watched' | 'operations'> & { backfill: Pick<Backfill, 'begin'> }): void {
   const effect = (): void => watched.reload()
   addQuery(server, prefix, 'listCollections', () => ({
     revision: watched.revision,

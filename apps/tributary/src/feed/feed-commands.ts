@@ -118,10 +118,13 @@ function print(
   if (isCut) sayError('tributary feed show: one page, because a token is good for one call')
   if (json) return printJson(entries)
   // On a narrow terminal the last ones are left out.
-  const columns = explain
-    ? ['kind', 'actor', 'because', 'title', 'time', 'subject']
-    : ['title', 'kind', 'actor', 'time', 'subject']
-  writeTable(rows, columns, { isWide: wide })
+  const columns = ['title', 'kind', 'actor', 'time', 'subject']
+  if (explain) columns.push('because')
+  const below = {
+    columns: ['because'],
+    textOf: (row: Record<string, unknown>) => String(row['because'] ?? ''),
+  }
+  writeTable(rows, columns, { isWide: wide, below })
   if (rows.length === 0 && !isCut)
     process.stderr.write('tributary feed show: nobody whom the viewer follows did anything\n')
 }

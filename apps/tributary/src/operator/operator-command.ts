@@ -13,7 +13,7 @@ import { sayError } from '../say.ts'
 import { sentence } from '../sentence.ts'
 import { defaultUrls } from '../settings-places.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
-import { textLines, wideOption, writeTable } from './text-table.ts'
+import { type Below, textLines, wideOption, writeTable } from './text-table.ts'
 
 export interface SharedOptions {
   url: string
@@ -45,7 +45,7 @@ export function shared(command: Command): Command {
     .option(...jsonOption)
 }
 
-export type Print = (answer: Json | Json[], columns?: readonly string[]) => void
+export type Print = (answer: Json | Json[], columns?: readonly string[], below?: Below) => void
 
 /** A command that looks. */
 export function look(
@@ -60,8 +60,8 @@ export function look(
   return command.action(async () => {
     const typed = command.opts<SharedOptions>()
     const printAnswer = printer(typed)
-    const print: Print = (answer, columns) => {
-      printAnswer(answer, columns)
+    const print: Print = (answer, columns, below) => {
+      printAnswer(answer, columns, below)
       // An empty table may be a mistyped filter.
       if (Array.isArray(answer) && answer.length === 0)
         process.stderr.write(`${fullName(command)}: nothing ${noneOf(filtersOf(command))}\n`)
@@ -79,10 +79,11 @@ export function list(
   key: string,
   columns: readonly string[],
   end: End,
+  below?: Below,
 ): Command {
   return look(parent, name, summary, end, async (client, print, command) => {
     const rowsUpTo = (limit: number): Promise<Json[]> => client.rows(method, key, filtersOf(command), limit)
-    await printUpToLimit(command, rowsUpTo, (rows) => print(rows, columns))
+    await printUpToLimit(command, rowsUpTo, (rows) => print(rows, columns, below))
   }).option('--limit <count>', 'at most this many rows', readCount, 1000)
 }
 
@@ -231,9 +232,9 @@ function serviceOf(command: Command): keyof typeof prefixes {
 }
 
 function printer({ json, wide = false }: SharedOptions): Print {
-  return (answer, columns = []) => {
+  return (answer, columns = [], below) => {
     if (json) printJson(answer)
-    else if (Array.isArray(answer)) writeTable(answer.map(inWords), columns, { isWide: wide })
+    else if (Array.isArray(answer)) writeTable(answer.map(inWords), columns, { isWide: wide, below })
     else process.stdout.write(textLines(inWords(answer)))
   }
 }

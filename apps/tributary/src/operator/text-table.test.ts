@@ -44,3 +44,13 @@ test('nothing that turns or breaks a line is printed, in a name of a value neith
   assert.equal(printable(text), 'a gpj.exe b c d 2J')
   assert.equal(textLines({ [text]: text }), `${printable(text)}  ${printable(text)}\n`)
 })
+
+test('what is too wide for a cell is a line below its row, and a column of a wide table', () => {
+  const below = { columns: ['budgets'], textOf: ({ budgets }: Record<string, unknown>) => String(budgets) }
+  const { text, hidden } = textTable(rows, columns, { width: 40, below })
+  const lines = text.trimEnd().split('\n')
+  assert.deepEqual([lines.length, lines[2], lines[4]], [5, `  ${'x'.repeat(37)}…`, '  few'])
+  assert.equal(hidden.includes('budgets'), false)
+  const wide = textTable(rows, columns, { width: Infinity, below }).text
+  assert.match(wide, /^HOSTNAME .* BUDGETS +CURSOR\n.*\n.*\n$/)
+})

@@ -7,6 +7,15 @@ const between = '  '
 export interface TableOptions {
   /** Columns of the terminal; infinite for all columns and whole texts. */
   width: number
+  /** Default: every value is a cell. */
+  below?: Below | undefined
+}
+
+/** A line of its own below each row of a table that has to fit, in place of columns which are too wide for it. */
+export interface Below {
+  columns: readonly string[]
+  /** Empty for a row without one. */
+  textOf: (row: Record<string, unknown>) => string
 }
 
 /**
@@ -17,13 +26,15 @@ export interface TableOptions {
 export function textTable(
   rows: readonly Record<string, unknown>[],
   columns: readonly string[],
-  { width }: TableOptions,
+  { width, below }: TableOptions,
 ): { text: string; hidden: string[] } {
   const isWide = width === Infinity
   const shown: string[][] = []
   const hidden: string[] = []
   let used = -between.length
+  const isBelow = (name: string): boolean => !isWide && below?.columns.includes(name) === true
   for (const name of columns) {
+    if (isBelow(name)) continue
     const values = rows.map((row) => textOf(row[name]))
     if (!isWide && rows.length > 0 && shown.length > 0 && values.every((value) => value === '')) continue
     const cells = [headingOf(name), ...values.map((value) => (isWide ? value : cut(value, cellCharsMax)))]
@@ -36,17 +47,29 @@ export function textTable(
     shown.push(cells.map((cell) => cell.padEnd(columnWidth)))
   }
   const lines = [undefined, ...rows].map((_, at) => shown.map((cells) => cells[at] ?? '').join(between))
-  return { text: lines.map((line) => `${line.trimEnd()}\n`).join(''), hidden }
+  const texts = lines.map(
+    (line, at) => `${line.trimEnd()}\n${isWide ? '' : lineBelow(rows[at - 1], below, width)}`,
+  )
+  return { text: texts.join(''), hidden }
+}
+
+function lineBelow(
+  row: Record<string, unknown> | undefined,
+  below: Below | undefined,
+  width: number,
+): string {
+  const text = row === undefined ? '' : printable(below?.textOf(row) ?? '')
+  return text === '' ? '' : `${between}${cut(text, width - between.length)}\n`
 }
 
 /** Prints a table that fits the terminal, or all of it. Columns that do not fit are named on stderr. */
 export function writeTable(
   rows: readonly Record<string, unknown>[],
   columns: readonly string[],
-  { isWide }: { isWide: boolean },
+  { isWide, below }: { isWide: boolean; below?: Below | undefined },
 ): void {
   const width = isWide ? Infinity : terminalWidth()
-  const { text, hidden } = textTable(rows, columns, { width })
+  const { text, hidden } = textTable(rows, columns, { width, below })
   process.stdout.write(text)
   if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
 }

@@ -18,6 +18,7 @@ import {
   type SharedOptions,
   type Subject,
 } from '../operator/operator-command.ts'
+import { addAudit } from '../operator/audit-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
 import { printable, textLines } from '../operator/text-table.ts'
 import { jsonText } from '../print-json.ts'
@@ -78,8 +79,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
   list(relay, 'notices', happened, 'listNotices', 'notices', notices, end)
     .option('--subject <host>', 'only of this host, or relay')
     .option('--kind <kind>', 'only of this kind')
-  const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
-  list(relay, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
+  addAudit(relay, end)
   look(
     relay,
     'state',

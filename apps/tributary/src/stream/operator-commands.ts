@@ -14,6 +14,7 @@ import {
   type SharedOptions,
   type Subject,
 } from '../operator/operator-command.ts'
+import { addAudit } from '../operator/audit-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
 import { printJson } from '../print-json.ts'
 import { sayError } from '../say.ts'
@@ -45,8 +46,7 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   look(stream, 'compaction', compaction, end, async (client, print) =>
     print(await client.query('getCompaction', {}, 'isRunning')),
   )
-  const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
-  list(stream, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
+  addAudit(stream, end)
 }
 
 function addCollectionCommands(collections: Command, end: End): void {
