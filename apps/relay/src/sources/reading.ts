@@ -46,12 +46,6 @@ export class Reading {
     return this.#isOpen
   }
 
-  /** Since when it has been read without a break, in milliseconds since 1970. 0 while it is not. */
-  get readSinceMs(): number {
-    this.#notAfter(this.#nowMs())
-    return this.#readSinceMs ?? 0
-  }
-
   /** From now on it is dialled, so that it counts from now how long it is away. */
   expect(): void {
     this.#lastOpenMs = this.#nowMs()

@@ -18,9 +18,9 @@ export interface EventReceiver {
 const sampleMs = 1000
 /**
  * Looks that count, one for each account: each host behind a relay may write any time into its events, so that no single
- * one says how old they are. Looks from more than `pauseMs` before reading went on do not count.
+ * one says how old they are.
  */
-const looks = { max: 20, ageMsMax: 60_000, pauseMs: 10_000 }
+const looks = { max: 20, ageMsMax: 60_000 }
 
 export class SourceReader {
   readonly #source: Source
@@ -74,7 +74,7 @@ export class SourceReader {
     if (!message.ok || !('did' in message) || Number.isNaN(writtenMs)) return
     ages.delete(message.did)
     ages.set(message.did, { ageMs: Math.max(0, nowMs - writtenMs), atMs: nowMs })
-    const sinceMs = Math.max(nowMs - looks.ageMsMax, source.reading.readSinceMs - looks.pauseMs)
+    const sinceMs = nowMs - looks.ageMsMax
     let tooMany = ages.size - looks.max
     for (const [did, { atMs }] of ages)
       // A look at a date to come was before the clock was set back.
