@@ -390,7 +390,9 @@ test('readers that pass a block which a repair lost are told, and what hidden ac
   ] as const) {
     using reader = await EventReader.open(stream.url, { cursor })
     await reader.until(() => reader.messages.length >= told.length)
-    const got = reader.messages.map(({ seq, firstSeq, lastSeq }) => seq ?? `${firstSeq} to ${lastSeq}`)
+    const got = reader.messages.map(
+      (each) => each['seq'] ?? `${String(each['firstSeq'])} to ${String(each['lastSeq'])}`,
+    )
     assert.deepEqual(got.slice(0, told.length), told)
   }
 })

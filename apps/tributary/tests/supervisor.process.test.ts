@@ -94,12 +94,12 @@ test('a service that is killed comes back, and its lines reach the log', async (
 })
 
 test('what was set for one start counts until the service was ready, and not again', async () => {
-  const dead =
-    "if (process.env.ONCE === undefined && !existsSync(note)) { writeFileSync(note, ''); process.exit(1) }"
+  const dead = "if (env.ONCE === undefined && !existsSync(note)) { writeFileSync(note, ''); process.exit(1) }"
   await using bench = new Bench(
     `import { existsSync, writeFileSync } from 'node:fs'
+    import { env } from 'node:process'
     const note = import.meta.filename + '.note'
-    process.stderr.write('once ' + process.env.ONCE + '\\n')
+    process.stderr.write('once ' + env.ONCE + '\\n')
     ${dead}${good}`,
     { ONCE: 'false' },
   )

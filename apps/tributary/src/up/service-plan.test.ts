@@ -56,14 +56,14 @@ test('the services find each other, share one archive key, and keep to the direc
 test('a relay that is to build its state again does so at its first start only', () =>
   withDirectory((directory) => {
     const settings = readSettings(upSettings, { env: {} })
-    const laterEnv = (): object[] => planServices(settings, directory, untold).map((plan) => plan.laterEnv)
-    assert.deepEqual(laterEnv(), [{}, {}, {}, {}])
-    process.env['TRIBUTARY_RELAY_REBUILD_STATE'] = 'true'
-    try {
-      assert.deepEqual(laterEnv(), [{ TRIBUTARY_RELAY_REBUILD_STATE: 'false' }, {}, {}, {}])
-    } finally {
-      delete process.env['TRIBUTARY_RELAY_REBUILD_STATE']
+    const settingsFile = join(directory.path, 'settings.json')
+    const laterEnv = (relay: object): object[] => {
+      writeFileSync(settingsFile, JSON.stringify({ relay }))
+      return planServices(settings, directory, { ...untold, settingsFile }).map((plan) => plan.laterEnv)
     }
+    assert.deepEqual(laterEnv({}), [{}, {}, {}, {}])
+    const once = { TRIBUTARY_RELAY_REBUILD_STATE: 'false' }
+    assert.deepEqual(laterEnv({ rebuildState: true }), [once, {}, {}, {}])
   }))
 
 test('index and feed share the PostgreSQL database that is given, and nobody else knows it', () =>
