@@ -32,7 +32,7 @@ export interface LiveArchiveOptions {
   blockAgeMsMax?: number
   subscribersMax?: number
   subscribersPerAddressMax?: number
-  didsPerAddressMax?: number
+  filterBytesPerAddressMax?: number
   lookBackMs?: number
   progressMs?: number
   /** Default: the collections of the rows of tests. */
@@ -90,7 +90,9 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     ...(options.progressMs === undefined ? {} : { progressMs: options.progressMs }),
     subscribersMax: options.subscribersMax ?? 100,
     subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,
-    didsPerAddressMax: options.didsPerAddressMax ?? 100_000,
+    ...(options.filterBytesPerAddressMax === undefined
+      ? {}
+      : { filterBytesPerAddressMax: options.filterBytesPerAddressMax }),
   })
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 })
   return {

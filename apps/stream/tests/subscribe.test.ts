@@ -288,9 +288,14 @@ test('the newest subscriber of the address that has most gives way to another ad
   other.terminate()
 })
 
-test('the DIDs that the filters of one address name are bounded', async () => {
-  await using live = await startLiveArchive({ didsPerAddressMax: 3 })
-  const [first, second] = ['dids=did:plc:a&dids=did:plc:b', 'dids=did:plc:c&dids=did:plc:d']
+/** A DID of so many characters. */
+const longDid = (name: string, length = 2000): string => `did:web:${name}`.padEnd(length, 'x')
+
+test('the bytes that the filters of one address take are bounded', async () => {
+  await using live = await startLiveArchive({ filterBytesPerAddressMax: 1500 })
+  const [first = '', second = ''] = ['a', 'c'].map(
+    (name) => `dids=${longDid(name)}&dids=${longDid(`${name}b`)}`,
+  )
   using reader = await EventReader.open(live.url, new URLSearchParams(first))
   assert.deepEqual(await refusal(live.url, second), [429, 'RateLimitExceeded'])
   using small = await EventReader.open(live.url, new URLSearchParams('dids=did:plc:c'))
@@ -301,7 +306,10 @@ test('the DIDs that the filters of one address name are bounded', async () => {
 
 for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
   test(`/${path}: nothing is read for a time cursor without a place, and few that seek wait`, async (t) => {
-    await using live = await archiveHolding([{}], { subscribersPerAddressMax: 40, didsPerAddressMax: 1 })
+    await using live = await archiveHolding([{}], {
+      subscribersPerAddressMax: 40,
+      filterBytesPerAddressMax: 1,
+    })
     const seek = t.mock.method(live.delivery, 'seqWitnessedAt')
     const open = (query: string): WebSocket =>
       new WebSocket(`${live.url.replace('http', 'ws')}/${path}?${query}`)
@@ -314,7 +322,7 @@ for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
       })
     const timeCursor = `cursor=${Date.now() * 1000 - 1}`
     const dids = path === 'subscribe' ? 'wantedDids' : 'dids'
-    assert.equal(await outcome(open(`${timeCursor}&${dids}=did:plc:a&${dids}=did:plc:b`)), 429)
+    assert.equal(await outcome(open(`${timeCursor}&${dids}=${longDid('a')}&${dids}=${longDid('b')}`)), 429)
     assert.equal(seek.mock.callCount(), 0)
     const isReleased = Promise.withResolvers<void>()
     seek.mock.mockImplementation(() => isReleased.promise.then(() => 1))

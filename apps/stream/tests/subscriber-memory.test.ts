@@ -18,10 +18,14 @@ function bytesInUse(): number {
 }
 
 /** Subscribes with a filter, and with much in the request that means nothing. */
-async function subscribe(port: number, query: string): Promise<Socket> {
+async function subscribe(
+  port: number,
+  query: string,
+  path = 'xrpc/network.social.stream.subscribeEvents',
+): Promise<Socket> {
   const socket = connect({ port, host: '127.0.0.1' })
   const lines = [
-    `GET /xrpc/network.social.stream.subscribeEvents?${query}&x=${'x'.repeat(requestBytes)} HTTP/1.1`,
+    `GET /${path}?${query}&x=${'x'.repeat(requestBytes)} HTTP/1.1`,
     'Host: localhost',
     `User-Agent: ${'u'.repeat(headerBytes)}`,
     'Connection: Upgrade',
@@ -47,5 +51,25 @@ test('a subscriber keeps its filter of what it has sent, and no more', async () 
   assert.equal(live.fanout.size, subscribers + 1)
   const kept = (): number => Math.round((bytesInUse() - before) / subscribers)
   await eventually(() => kept() < keptBytesMax, kept)
+  for (const socket of sockets) socket.destroy()
+})
+
+test('a reader of /subscribe that changes its filter keeps nothing of the one before', async () => {
+  await using live = await startLiveArchive()
+  const port = Number(new URL(live.url).port)
+  const update = Buffer.from('{"type":"options_update","payload":{"wantedDids":[]}}')
+  // A whole text, under a mask that changes nothing.
+  const frame = Buffer.concat([Buffer.from([0x81, 0x80 | update.length, 0, 0, 0, 0]), update])
+  const begin = async (n: number): Promise<Socket> => {
+    const dids = Array.from({ length: 70 }, (_, d) => `wantedDids=did:web:s${n}d${d}.`.padEnd(2000, 'x'))
+    const socket = await subscribe(port, `${dids.join('&')}${n % 2 === 0 ? '&cursor=1' : ''}`, 'subscribe')
+    socket.write(frame)
+    return socket
+  }
+  const sockets = [await begin(0)]
+  const before = bytesInUse()
+  for (let n = 1; n <= subscribers; n++) sockets.push(await begin(n))
+  const kept = (): number => Math.round((bytesInUse() - before) / subscribers)
+  await eventually(() => live.delivery.groupCount === 1 && kept() < keptBytesMax, kept)
   for (const socket of sockets) socket.destroy()
 })

@@ -126,7 +126,7 @@ test('a time is a cursor, and a seq below what is replayed begins at the floor w
 })
 
 test('an options_update replaces the whole filter, and no event is lost or repeated', async () => {
-  await using live = await startLiveArchive({ didsPerAddressMax: 3 })
+  await using live = await startLiveArchive({ filterBytesPerAddressMax: 2000 })
   using reader = await V1Reader.open(live.url, { wantedCollections: 'app.b.c', wantedDids: 'did:plc:a' })
   let last = append(live, [{}, { collection: 'app.b.c' }])
   await reader.through(last)
@@ -146,14 +146,14 @@ test('an options_update replaces the whole filter, and no event is lost or repea
   last = append(live, [{ payloadBytes: 1000 }])
   await reader.through(last)
   assert.deepEqual(reader.cursors, [2, 5, 6])
-  // The DIDs of a filter that is gone do not count any more.
-  for (const letter of ['a', 'b', 'c', 'd'])
-    reader.update({ wantedDids: ['x', 'y', letter].map((each) => `did:plc:${each}`) })
-  reader.update({ wantedDids: ['a', 'b', 'c', 'd'].map((each) => `did:plc:${each}`) })
+  // What a filter took that is gone does not count any more.
+  const long = (name: string): string => `did:web:${name}`.padEnd(1500, 'x')
+  for (const letter of ['a', 'b', 'c', 'd']) reader.update({ wantedDids: ['x', 'y', letter].map(long) })
+  reader.update({ wantedDids: ['a', 'b', 'c', 'd'].map(long) })
   const { code, reason } = await reader.ended()
-  assert.deepEqual([code, reason.slice(0, 20)], [1008, 'The subscriptions of'])
+  assert.deepEqual([code, reason.slice(0, 20)], [1008, 'The filters of your '])
   await eventually(() => live.delivery.groupCount === 0)
-  using next = await V1Reader.open(live.url, { wantedDids: ['did:plc:a', 'did:plc:b', 'did:plc:c'] })
+  using next = await V1Reader.open(live.url, { wantedDids: ['a', 'b', 'c'].map(long) })
   assert.equal(next.messages.length, 0)
 })
 

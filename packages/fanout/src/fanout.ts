@@ -142,29 +142,28 @@ export class Fanout {
     // A copy, because a part of a text keeps all of it in memory: the header, of up to a megabyte, would stay for as long as
     // the connection is open.
     const userAgent = Buffer.from((request.headers['user-agent'] ?? '').slice(0, 256)).toString()
-    this.#servers[style].handleUpgrade(request, socket, head, (webSocket) => {
-      const feed = new ClientFeed(socket, {
-        turns: this.#turns,
-        ...clientLimits[style],
-        ...(style === 'dialogue' && { onChunk: (bytes) => this.#arrivingTexts.add(connection, bytes) }),
-      })
-      feed.onTooMany = () => this.#cutOffAbuser(connection)
-      const connection: Connection = {
-        style,
-        webSocket,
-        socket,
-        feed,
-        remoteAddress,
-        userAgent,
-      }
-      socket.setNoDelay(true)
-      // After a forbidden frame, `ws` has sent the close code already. Errors of the socket end in `close`.
-      webSocket.on('error', () => this.#cutOff(connection))
-      answerPings(webSocket, socket)
-      for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
-      if (style === 'dialogue') this.#countTexts(connection)
-      ready(connection)
+    this.#servers[style].handleUpgrade(request, socket, head, (webSocket) =>
+      ready(this.#connected({ style, webSocket, socket, remoteAddress, userAgent })),
+    )
+  }
+
+  /** Its functions are kept for as long as the connection is open, and `ready` must not be: it may hold a large filter. */
+  #connected(parts: Omit<Connection, 'feed'>): Connection {
+    const { style, webSocket, socket } = parts
+    const feed = new ClientFeed(socket, {
+      turns: this.#turns,
+      ...clientLimits[style],
+      ...(style === 'dialogue' && { onChunk: (bytes) => this.#arrivingTexts.add(connection, bytes) }),
     })
+    feed.onTooMany = () => this.#cutOffAbuser(connection)
+    const connection: Connection = { ...parts, feed }
+    socket.setNoDelay(true)
+    // After a forbidden frame, `ws` has sent the close code already. Errors of the socket end in `close`.
+    webSocket.on('error', () => this.#cutOff(connection))
+    answerPings(webSocket, socket)
+    for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
+    if (style === 'dialogue') this.#countTexts(connection)
+    return connection
   }
 
   /** Tells a consumer that was not subscribed why, and closes it. */

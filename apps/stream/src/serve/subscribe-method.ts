@@ -19,7 +19,7 @@ import { jetstreamRendition, ownRendition, type Rendition } from '../delivery/re
 import { ProgressNotices } from '../delivery/progress-notices.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import { startPosition } from './start-position.ts'
-import { SubscriberPlaces } from './subscriber-places.ts'
+import { filterBytes, SubscriberPlaces } from './subscriber-places.ts'
 import { TimeSeeks } from './time-seeks.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
 import { serveV1Subscribe } from './v1-subscribe.ts'
@@ -37,18 +37,18 @@ export interface SubscribeMethodOptions {
   lost: readonly LostSeqs[]
   subscribersMax: number
   subscribersPerAddressMax: number
-  /** Most DIDs that the filters of all subscribers may name together. Default 5,000,000: some 550 MB. */
-  didsMax?: number
-  /** The same for one address. Default 200,000. */
-  didsPerAddressMax?: number
+  /** Most bytes that the filters of all subscribers may take together. Default 512 MiB: 5,000,000 DIDs. */
+  filterBytesMax?: number
+  /** The same for one address. Default 32 MiB: 300,000 DIDs. */
+  filterBytesPerAddressMax?: number
   /** Milliseconds without a message, before a subscriber that asked for it is told how far it has come. Default 15,000. */
   progressMs?: number
 }
 
 /** Readers of Jetstream know no other notices. */
 const jetstreamNotices: ReadonlySet<Info['name']> = new Set(['OutdatedCursor', 'UnreadableEvents'])
-const didsMax = 5_000_000
-const didsPerAddressMax = 200_000
+const filterBytesMax = 512 * 1024 * 1024
+const filterBytesPerAddressMax = 32 * 1024 * 1024
 const progressMs = 15_000
 /** Handshakes that one network may begin in a minute: twice the subscribers that it may have, and at least these. */
 const handshakesPerMinuteMin = 1000
@@ -56,7 +56,7 @@ const handshakesPerMinuteMin = 1000
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
   const { segments, delivery, fanout, watched, dictionary, lookBackMs, lost } = options
-  const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options }, fanout)
+  const places = new SubscriberPlaces({ filterBytesMax, filterBytesPerAddressMax, ...options }, fanout)
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const seeks = new TimeSeeks(delivery)
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
@@ -64,7 +64,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   /** Before what an address asks for is decoded, which takes long if it names many DIDs. */
   const admit = (address: string): void => {
     handshakes.take(address)
-    places.check({ address, dids: 0 })
+    places.check({ address, filterBytes: 0 })
   }
   const subscribe = async (
     context: SubscriptionContext<SubscribeParams>,
@@ -74,7 +74,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     // The functions below are kept for as long as the connection is open, with all that they use: so not `params` or the request.
     const { cursor, progress, zstdDictionary } = params
     const filter = checkSubscription(params, asked, dictionary.id)
-    const wish = { address: clientAddress, dids: filter.dids.length }
+    const wish = { address: clientAddress, filterBytes: filterBytes(filter) }
     // First, so that nothing is read for a subscriber that has no place.
     places.check(wish)
     const rendition = zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
@@ -83,24 +83,24 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const lookBack = { lookBackMs, lost, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(cursor, seeks.of(clientAddress), lookBack)
     const isKnown = ({ name }: Info): boolean => isOwn || jetstreamNotices.has(name)
-    const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
-      (each) => each !== undefined && isKnown(each),
-    ) as Info[] // without what is undefined
+    // Only until it is sent, because it may name all of the collections.
+    let greeting = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))]
+      .filter((each) => each !== undefined && isKnown(each))
+      .map((each) => rendition.frame(frameInfo(each as Info))) // without what is undefined
     const begin = (connection: Connection): void => {
       places.take(wish)
       const group = delivery.join(subscription)
       const subscriber = group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: cursor === undefined ? delivery.headSeq : afterSeq,
-        ...(infos.length > 0
-          ? { greeting: Buffer.concat(infos.map((each) => rendition.frame(frameInfo(each)))) }
-          : {}),
+        ...(greeting.length > 0 ? { greeting: Buffer.concat(greeting) } : {}),
         onClose: () => {
           notices.delete(subscriber)
           places.leave(wish)
           delivery.leave(group)
         },
       })
+      greeting = []
       if (progress && isOwn) notices.add(subscriber, rendition)
     }
     return (request, socket, head) => {

@@ -1,25 +1,43 @@
 import type { Fanout } from '@tributary/fanout'
+import type { EventFilter } from '@tributary/protocol'
 import { AddressCount, XrpcError } from '@tributary/xrpc'
 
 export interface PlaceLimits {
   subscribersMax: number
   subscribersPerAddressMax: number
-  didsMax: number
-  didsPerAddressMax: number
+  /** Bytes of filters, as `filterBytes` counts them. */
+  filterBytesMax: number
+  filterBytesPerAddressMax: number
 }
 
-/** One subscriber: where it comes from, and how many DIDs its filter names, which is what it costs in memory. */
+/** One subscriber: where it comes from, and what its filter takes. */
 export interface PlaceWish {
   address: string
-  dids: number
+  filterBytes: number
 }
 
-/** Counts subscribers and the DIDs of their filters, in all and by address. */
+/**
+ * What a filter takes in memory, beside its texts: for itself, for each DID and for each collection, with their places in
+ * the indexes. A collection has a set of filters, and may have two bytes a character.
+ */
+const overhead = { filter: 1000, did: 68, collection: 400, bytesPerCharacter: 2 }
+/** Bytes that each subscriber has for its filter. They do not count, so that there is room for small filters always. */
+const ownFilterBytes = 4000
+
+/** Bytes that a filter takes beyond those that each subscriber has. A `did:plc` counts as 100 of them. */
+export function filterBytes({ dids = [], collections = [] }: EventFilter): number {
+  let bytes = overhead.filter - ownFilterBytes
+  for (const did of dids) bytes += overhead.did + did.length
+  for (const { length } of collections) bytes += overhead.collection + overhead.bytesPerCharacter * length
+  return Math.max(0, bytes)
+}
+
+/** Counts subscribers and the bytes of their filters, in all and by address. */
 export class SubscriberPlaces {
   readonly #limits: PlaceLimits
   readonly #fanout: Pick<Fanout, 'hasRoomFor' | 'makeRoomFor'>
   readonly #subscribers = new AddressCount()
-  readonly #dids = new AddressCount()
+  readonly #filterBytes = new AddressCount()
 
   /** @param fanout ends a subscriber for a newcomer when all places are taken. */
   constructor(limits: PlaceLimits, fanout: Pick<Fanout, 'hasRoomFor' | 'makeRoomFor'>) {
@@ -28,28 +46,29 @@ export class SubscriberPlaces {
   }
 
   /** @throws XrpcError 503 `ServiceUnavailable` or 429 `RateLimitExceeded` when there is no place. */
-  check({ address, dids }: PlaceWish): void {
-    const { subscribersMax, subscribersPerAddressMax, didsMax, didsPerAddressMax } = this.#limits
+  check({ address, filterBytes: bytes }: PlaceWish): void {
+    const { subscribersMax, subscribersPerAddressMax, filterBytesMax, filterBytesPerAddressMax } =
+      this.#limits
     const isFull = this.#subscribers.all >= subscribersMax && !this.#fanout.hasRoomFor(address)
-    if (isFull || this.#dids.all + dids > didsMax) {
+    if (isFull || this.#filterBytes.all + bytes > filterBytesMax) {
       const message = 'This server has as many subscribers as it takes; try again later'
       throw new XrpcError(503, 'ServiceUnavailable', message, { 'Retry-After': '60' })
     }
-    const here = { subscribers: this.#subscribers.of(address), dids: this.#dids.of(address) }
+    const here = { subscribers: this.#subscribers.of(address), bytes: this.#filterBytes.of(address) }
     if (here.subscribers >= subscribersPerAddressMax) {
       throw tooMany(`Your address has ${here.subscribers} subscriptions open; close one first`)
     }
-    if (here.dids + dids > didsPerAddressMax) {
+    if (here.bytes + bytes > filterBytesPerAddressMax) {
       throw tooMany(
-        `The subscriptions of your address name ${here.dids} DIDs; ${didsPerAddressMax} is the most`,
+        `The filters of your address would take ${here.bytes + bytes} bytes; ${filterBytesPerAddressMax} is the most`,
       )
     }
   }
 
-  take({ address, dids }: PlaceWish): void {
+  take({ address, filterBytes: bytes }: PlaceWish): void {
     if (this.#subscribers.all >= this.#limits.subscribersMax) this.#fanout.makeRoomFor(address)
     this.#subscribers.add(address, 1)
-    this.#dids.add(address, dids)
+    this.#filterBytes.add(address, bytes)
   }
 
   /**
@@ -67,9 +86,9 @@ export class SubscriberPlaces {
     this.take(after)
   }
 
-  leave({ address, dids }: PlaceWish): void {
+  leave({ address, filterBytes: bytes }: PlaceWish): void {
     this.#subscribers.add(address, -1)
-    this.#dids.add(address, -dids)
+    this.#filterBytes.add(address, -bytes)
   }
 }
 

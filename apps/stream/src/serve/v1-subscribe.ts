@@ -15,7 +15,7 @@ import type { Rendition } from '../delivery/rendition.ts'
 import type { Delivery } from '../delivery/delivery.ts'
 import { v1Rendition } from '../delivery/v1-rendition.ts'
 import { clampedPosition } from './start-position.ts'
-import type { PlaceWish, SubscriberPlaces } from './subscriber-places.ts'
+import { filterBytes, type PlaceWish, type SubscriberPlaces } from './subscriber-places.ts'
 import type { TimeSeeks } from './time-seeks.ts'
 import { readOptionsUpdate } from './v1-options.ts'
 import { readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
@@ -45,7 +45,7 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     admit(clientAddress)
     const query = await server.decode(request, clientAddress, () => readV1Query(request))
     const { filter, cursor, isCompressed, requiresHello } = query
-    const wish = { address: clientAddress, dids: filter.dids.length }
+    const wish = { address: clientAddress, filterBytes: filterBytes(filter) }
     // First, so that nothing is read for a reader that has no place.
     places.check(wish)
     const rendition = isCompressed ? await compressed() : v1Rendition
@@ -55,7 +55,7 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     places.check(wish)
     const reader = { filter, rendition, wish, silent, requiresHello }
     // Without a cursor the reader begins at the tip, wherever that is by then.
-    const start = cursor === undefined ? () => delivery.headSeq : () => afterSeq
+    const start = cursor === undefined ? startAtTip(delivery) : startAfter(afterSeq)
     // An upgraded request of an HTTP server always has a TCP socket.
     fanout.accept(
       request,
@@ -67,6 +67,15 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     )
   }
   server.webSocket('/subscribe', subscribe)
+}
+
+// Made apart, because a function that is kept for a reader would have its first filter kept with it.
+function startAtTip(delivery: Delivery): () => number {
+  return () => delivery.headSeq
+}
+
+function startAfter(seq: number): () => number {
+  return () => seq
 }
 
 interface NewReader extends Pick<V1Query, 'filter' | 'requiresHello'> {
@@ -88,7 +97,7 @@ function subscribeReader(connection: Connection, reader: NewReader): void {
   const join = (filter: V1Filter): FilterGroup => delivery.join({ ...filter, rendition })
 
   const change = (filter: V1Filter): void => {
-    const next = { address: wish.address, dids: filter.dids.length }
+    const next = { address: wish.address, filterBytes: filterBytes(filter) }
     exchange(places, wish, next)
     wish = next
     const before = group

@@ -21,7 +21,7 @@ type Handler = (context: object) => Promise<AcceptSubscription>
 /** How far back a cursor may reach by default: as far as there is anything. */
 const lookBackMs = 2 ** 50
 /** Places for all, and for each address. One that is not given back is missed soon. */
-const places = { subscribersMax: subscribersMax + 2, subscribersPerAddressMax: 2, didsPerAddressMax: 6 }
+const places = { subscribersMax: subscribersMax + 2, subscribersPerAddressMax: 2 }
 const handlers = new WeakMap<StreamProcess, Handler>()
 
 /** @param onThrown told of what the method throws. */
