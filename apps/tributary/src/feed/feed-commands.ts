@@ -122,7 +122,7 @@ function print(
   if (explain) columns.push('because')
   const below = {
     columns: ['because'],
-    textOf: (row: Record<string, unknown>) => String(row['because'] ?? ''),
+    textOf: ({ because }: Record<string, unknown>) => (typeof because === 'string' ? because : ''),
   }
   writeTable(rows, columns, { isWide: wide, below })
   if (rows.length === 0 && !isCut)
