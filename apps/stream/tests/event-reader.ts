@@ -10,9 +10,9 @@ export interface StreamMessage extends Record<string, unknown> {
 
 export interface EventQuery {
   cursor?: number
-  kinds?: readonly string[]
-  collections?: readonly string[]
-  dids?: readonly string[]
+  kinds?: readonly string[] | undefined
+  collections?: readonly string[] | undefined
+  dids?: readonly string[] | undefined
   maxMessageSizeBytes?: number
   progress?: boolean
   /** Asks for compressed messages. They are read with Node's own zstd, and a plain one is an error. */
@@ -142,6 +142,7 @@ function searchOf({
   if (progress !== undefined) search.set('progress', String(progress))
   if (maxMessageSizeBytes !== undefined) search.set('maxMessageSizeBytes', String(maxMessageSizeBytes))
   if (zstdDictionary !== undefined) search.set('zstdDictionary', String(zstdDictionary.id))
-  for (const [name, values] of Object.entries(lists)) for (const value of values) search.append(name, value)
+  for (const [name, values] of Object.entries(lists))
+    for (const value of values ?? []) search.append(name, value)
   return search
 }

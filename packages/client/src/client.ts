@@ -25,64 +25,64 @@ export interface ClientOptions {
   /** The server's address, `https://…` (or `wss://…`). A path is kept: the methods are below it. */
   url: string
   /** Archive key; servers may ask for one for `replay` and `snapshot`. */
-  apiKey?: string
+  apiKey?: string | undefined
   /** Default `network.social.stream`; `network.bsky.jetstream` reads any Jetstream v2 server. Not for version 1. */
-  nsidPrefix?: string
+  nsidPrefix?: string | undefined
   /**
    * Version of Jetstream that the server speaks. Default 2. One of version 1 has `/subscribe` alone: no archive, no key, no
    * compression and no sync events. Its events are numbered by their times in microseconds, which are also its cursors. It
    * begins with the oldest event that it has when a cursor is older, and does not say so.
    */
-  jetstreamVersion?: 1 | 2
+  jetstreamVersion?: 1 | 2 | undefined
   /**
    * Whether live messages are asked for compressed: a third of the bytes, for a few more microseconds each. A server that
    * does not compress is read as ever. Default: no.
    */
-  compress?: boolean
-  fetch?: typeof fetch
+  compress?: boolean | undefined
+  fetch?: typeof fetch | undefined
   /** Waiting between attempts. By default they never end. */
-  retry?: Partial<RetryPolicy>
+  retry?: Partial<RetryPolicy> | undefined
   /** Archive downloads: parts of 2 MiB, 4 under way at a time. */
-  download?: Partial<DownloadLimits>
+  download?: Partial<DownloadLimits> | undefined
 }
 
 export interface ReadOptions extends EventFilter {
-  kinds?: readonly EventKind[]
+  kinds?: readonly EventKind[] | undefined
   /**
    * Identity, account and sync events come only of the accounts in this set, to which the account of each commit that comes
    * is added. A program that keeps accounts gives those that it has. Default: they come of all accounts.
    */
-  seenAccounts?: AccountSet
+  seenAccounts?: AccountSet | undefined
   /** Aborting ends the iteration without an error. */
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
   /** Called synchronously, and must not throw. */
-  onStatus?: (status: StreamStatus) => void
+  onStatus?: ((status: StreamStatus) => void) | undefined
 }
 
 export interface ReplayOptions extends ReadOptions {
   /** Last seq seen. 0 or absent is everything. */
-  cursor?: number
+  cursor?: number | undefined
   /** Ends the iteration once everything up to and with this seq has come. Default: it never ends. */
-  throughSeq?: number
+  throughSeq?: number | undefined
   /**
    * Whether the archive is read before the subscription is asked: faster for much, and needs a key where the server wants
    * one. Default: true with a key and without a cursor.
    */
-  archiveFirst?: boolean
+  archiveFirst?: boolean | undefined
 }
 
 export interface LiveReadOptions extends ReadOptions {
   /** Last seq seen; absent starts at the tip. Older than the server replays: ends with `CursorTooOld`. */
-  cursor?: number
+  cursor?: number | undefined
   /** Instead of a cursor: from the first event that the server saw then or later, as far back as it replays. */
-  since?: Date
+  since?: Date | undefined
 }
 
 export interface SnapshotOptions extends ReadOptions {
   /** Only what is after this seq. */
-  afterSeq?: number
+  afterSeq?: number | undefined
   /** Only what is up to and with this seq. */
-  beforeSeq?: number
+  beforeSeq?: number | undefined
 }
 
 export interface StreamClient {
@@ -97,7 +97,7 @@ export interface StreamClient {
   /** The archive only: sealed segments up to the tip at the start. */
   snapshot(options?: SnapshotOptions): Reading
   /** The newest seq of the server now. Undefined when it does not tell: not every Jetstream v2 server does. */
-  head(options?: { signal?: AbortSignal }): Promise<number | undefined>
+  head(options?: { signal?: AbortSignal | undefined }): Promise<number | undefined>
 }
 
 /** Cursors from here on are times in microseconds. */

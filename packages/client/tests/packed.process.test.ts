@@ -163,7 +163,13 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
   const examples = readmeExamples().map(({ code }, i) => ({ file: `example-${i}.ts`, code }))
   for (const { file, code } of examples) await writeFile(join(project, file), code)
   const files = ['typed.ts', ...examples.map(({ file }) => file)]
-  const compilerOptions = { module: 'nodenext', strict: true, noEmit: true }
+  const compilerOptions = {
+    module: 'nodenext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    noEmit: true,
+  }
   await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }))
   const compiled = await run(process.execPath, [tsc, '--project', project]).catch((error: unknown) => error)
   assert.equal((compiled as { stdout: string }).stdout, '') // both outcomes have what was written

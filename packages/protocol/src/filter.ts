@@ -3,10 +3,10 @@ import { isNsid } from './syntax.ts'
 import type { EventKind } from './stream-events.ts'
 
 export interface EventFilter {
-  kinds?: readonly EventKind[]
+  kinds?: readonly EventKind[] | undefined
   /** Exact NSIDs, or patterns that end in `.*`. They constrain commits only. */
-  collections?: readonly string[]
-  dids?: readonly string[]
+  collections?: readonly string[] | undefined
+  dids?: readonly string[] | undefined
 }
 
 /** True for an exact NSID, or for `<head>.*` where `<head>` has at least two labels. */
