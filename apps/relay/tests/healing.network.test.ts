@@ -104,22 +104,3 @@ test('accounts of which nothing passed are not kept, however many a host names',
   }
   assert.equal(await known(), before)
 })
-
-test('a burst of one account that comes faster than its document is not left out', async () => {
-  const account = await host.createAccount({ announce: false })
-  directory.failing.add(account.did)
-  await using patient = await startTestRelay({
-    plcUrl: directory.url,
-    sources: [host.host],
-    sourceEventsPerSecond: 10_000,
-  })
-  using reader = new FirehoseReader(patient.url, 0)
-  const count = 6000
-  for (let n = 0; n < count; n++) host.emit('#account', { did: account.did, active: true })
-  await eventually(() => directory.asked.has(account.did))
-  directory.failing.delete(account.did)
-  await reader.until(
-    () => reader.frames.length >= count && framesOf(reader, account, '#account').length === count,
-  )
-  assert.equal(await patient.refused('identity-unavailable'), 0)
-})

@@ -70,6 +70,30 @@ test('an account whose document does not come stops its PDS, and not a relay tha
   )
 })
 
+test('a burst of one account that comes faster than its document is not left out', async () => {
+  await using core = await RelayCore.start([host])
+  core.isDirectoryAway = true
+  const waiting = Array.from({ length: 1.5 * waitLimits.lanes.eventsPerLane }, () => ({
+    did: core.did,
+    active: true,
+  }))
+  const count = waiting.length
+  const sendWhileRead = (): void => {
+    while (waiting.length > 0 && core.paused.size === 0) core.send(host, '#account', waiting.pop() ?? {})
+  }
+  sendWhileRead()
+  assert.ok(count - waiting.length < waitLimits.lanes.eventsPerLane)
+  core.isDirectoryAway = false
+  while (waiting.length > 0) {
+    await core.clock.pass(100)
+    sendWhileRead()
+  }
+  await core.settled()
+  assert.deepEqual(core.refused, [])
+  const passed = (await core.told()).filter((each) => each.includes('#account'))
+  assert.equal(passed.length, count)
+})
+
 test('an account whose document does not come stops its PDS once, and accounts of a PDS do so every ten minutes', async () => {
   await using core = await RelayCore.start([host])
   const source = core.source(host)
