@@ -13,7 +13,7 @@ import { TestClock } from './test-clock.ts'
 export const rev = '3kabcdefghijk' as Tid // of the right form
 export const commit: CurrentCommit = { rev, frame: new Uint8Array(1) }
 
-/** What the host of a test does when it is asked for a commit. */
+/** The ways in which the host of a test answers when it is asked for a commit. */
 export type Behaviour = (clock: TestClock, account: Account) => Promise<CurrentCommit | undefined>
 
 export const gives: Behaviour = async () => Promise.resolve(commit)

@@ -146,7 +146,7 @@ test('an options_update replaces the whole filter, and no event is lost or repea
   last = append(live, [{ payloadBytes: 1000 }])
   await reader.through(last)
   assert.deepEqual(reader.cursors, [2, 5, 6])
-  // What a filter took that is gone does not count any more.
+  // The bytes of a filter that is gone do not count any more.
   const long = (name: string): string => `did:web:${name}`.padEnd(1500, 'x')
   for (const letter of ['a', 'b', 'c', 'd']) reader.update({ wantedDids: ['x', 'y', letter].map(long) })
   reader.update({ wantedDids: ['a', 'b', 'c', 'd'].map(long) })

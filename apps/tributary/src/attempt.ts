@@ -3,7 +3,7 @@ import { exitCodeOf, exitCodes } from './exit-codes.ts'
 import { sayError } from './say.ts'
 import { systemMessage } from './system-message.ts'
 
-/** What else is to be said of errors that only say what is wrong. Those of services do not know our commands. */
+/** Advice for errors that only say what is wrong. Those of services do not know our commands. */
 const advices: ReadonlyMap<string, string> = new Map([
   ['LogLockedError', ': stop the relay first'],
   ['DirectoryInUseError', ': stop the stream first'],

@@ -190,7 +190,7 @@ export interface RemakesTable {
   version: bigint
   /** The version in which all rows of the account were added; 0 when they were not. */
   accountVersion: bigint
-  /** What is shown of the account is still to be removed (1), which comes before all else. */
+  /** The rows that are shown of the account are still to be removed (1), which comes before all else. */
   isHiding: bigint
   /** All that rests on its badges (1). */
   isDefiner: bigint

@@ -51,7 +51,7 @@ export async function putBeside(
 
 type Resting = Pick<Remake, 'isDefiner' | 'isLister' | 'contents'>
 
-/** What is to be settled of what rests on an author's records, with an addition. */
+/** The notes of what rests on an author's records and is to be settled, with an addition. */
 function restingOf(
   known: Remake | undefined,
   { noted: { definers, listers = [], ...added } }: Affected,

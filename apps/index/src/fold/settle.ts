@@ -63,7 +63,7 @@ async function replaceItems(
   }
 }
 
-/** What of these items is to be written, and what is there besides them. */
+/** Tells these items apart that have to be written, and finds those that are there besides them. */
 async function difference(
   batch: Batch,
   collectionUri: string,

@@ -26,7 +26,7 @@ export interface WorkBesideOptions {
   readonly onFailed: (remake: Remake, error: unknown) => void
 }
 
-/** What counts from the work of one author to that of the next. */
+/** The counts that go on from the work of one author to that of the next. */
 export class BesideTurns {
   /** Authors whose work is under way: at most one, and one that is hidden meanwhile. One whose account changes is taken out. */
   readonly underWay = new Set<Did>()

@@ -145,7 +145,7 @@ test('an account whose host is being asked does not give way', async () => {
   assert.ok(asked.length > 0 && asked.every((did) => ward.healing.has(did)))
 })
 
-/** Of a hundred accounts, which are all that may wait, a few were made whole just now, and their places are not free yet. */
+/** A few of a hundred accounts, which are all that may wait, were made whole just now. Their places are not free yet. */
 async function fewWhole(): Promise<{ ward: Ward; dids: Did[]; whole: Did[] }> {
   const ward = new Ward({ nowhere: gives })
   ward.unread.add('nowhere')

@@ -35,7 +35,7 @@ export function lostSeqsOf(database: StateDatabase): LostSeqs[] {
   return lost.all()
 }
 
-/** What a reader is told of them. */
+/** The words in which a reader is told of them. */
 export function lostMessage(firstSeq: number, lastSeq: number): string {
   return `Events ${firstSeq} to ${lastSeq}, as far as there were any, are no longer in the archive since it was repaired or restored`
 }

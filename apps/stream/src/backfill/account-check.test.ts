@@ -1,4 +1,4 @@
-/** What the relay is asked of accounts after events were lost. */
+/** The relay's answers about accounts after events were lost. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
@@ -14,7 +14,7 @@ import { type HostAnswer, HostAwayError } from './host-requests.ts'
 const position = { relayUrl: '', epoch: 0, epochBeganMs: 0, cursor: 0 }
 const known = { ...unknownRepo, rev: '3l2' }
 const didOf = (n: number): string => `did:plc:${String(n).padStart(4, '0')}`
-/** What waits is called at once, whatever it waits for. */
+/** A clock that calls everything at once. */
 const clock: Clock = {
   nowMs: () => 0,
   after: (_, call) => {

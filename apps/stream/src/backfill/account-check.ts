@@ -25,7 +25,7 @@ export interface AccountCheckOptions {
   relayUrl: string
   /** Told what the relay says of each account. Default: nobody. */
   corrections?: Pick<AccountCorrections, 'correct'> | undefined
-  /** What an answer gives that was asked for; a defect of ours on the way costs that answer. */
+  /** Gives the result of an answer; a defect of ours on the way costs that answer. */
   asked: <T>(ask: () => Promise<T>) => Promise<T>
   logger: Logger
   clock: Clock

@@ -1,4 +1,4 @@
-/** What comes of attempts in vain: when the next one is made, and after how many a repository is given up. */
+/** The consequences of attempts in vain: when the next one is made, and after how many a repository is given up. */
 import type { JobRepo } from './backfill-store.ts'
 import type { FillOutcome } from './repo-fill.ts'
 import { retryWait, waitMsMax } from './retry-wait.ts'
@@ -19,7 +19,7 @@ export interface AttemptTimes {
   random: () => number
 }
 
-/** What a job knows of a repository that it could not make whole. */
+/** Gives the note of a job on a repository that it could not make whole. */
 export function afterAttempt(
   repo: JobRepo,
   outcome: Exclude<FillOutcome, { is: 'whole' }>,
@@ -38,7 +38,7 @@ export function afterAttempt(
 
 /** Milliseconds until the next attempt, after so many. */
 export function waitAfter(outcome: FillOutcome, attempts: number, random: () => number): number {
-  // What would make it to be had again comes as an event, or by hand.
+  // News that make it available again come as an event, or by hand.
   if (outcome.is === 'unavailable') return retryMs.unavailable
   const askedMs = outcome.is === 'later' ? outcome.afterMs : undefined
   if (attemptsOf(outcome) === 0) {

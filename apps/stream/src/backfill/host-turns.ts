@@ -13,7 +13,7 @@ interface Waiting {
   isForMark: boolean
 }
 
-/** What may be begun in the turn of a host. Each tells whether it was. */
+/** The work that may be begun in the turn of a host. Each call tells whether it was. */
 export interface TurnWork {
   mark: (did: string) => boolean
   ofJob: () => boolean

@@ -37,7 +37,7 @@ export class LargeTurns {
     })
   }
 
-  /** What a part of the work gives that counts as time which its host took. @throws what it throws. */
+  /** Does a part of the work that counts as time which its host took. @throws what it throws. */
   async timed<T>(host: string, part: () => Promise<T>): Promise<T> {
     const sinceMs = this.#clock.nowMs()
     try {

@@ -18,9 +18,9 @@ export interface RepoListsOptions {
   database: StateDatabase
   store: BackfillStore
   requests: HostRequests
-  /** What an answer gives that was asked for; a defect of ours on the way costs that answer. */
+  /** Gives the result of an answer; a defect of ours on the way costs that answer. */
   asked: <T>(ask: () => Promise<T>) => Promise<T>
-  /** What a job has to do for a repository that its host listed. */
+  /** Tells the work of a job for a repository that its host listed. */
   missing: (repo: ListedRepo) => JobRepo | undefined
   logger: Logger
   clock: Clock

@@ -132,7 +132,7 @@ function addRepoMethods({ server, operations, backfill, states, watched }: Opera
     'refetchRepo',
     async ({ did }, request) =>
       await operations.run(request, async () => {
-        // What nobody has could never be read, and would be counted as marked for good.
+        // A repository that nobody has could never be read, and would be counted as marked for good.
         if (!states.get(did) && (await isUnknown(backfill, did))) {
           const message = `neither this stream nor its relay knows ${did}`
           throw new XrpcError(400, 'RepoNotFound', message)

@@ -12,7 +12,7 @@ export function addAudit(service: Command, end: End): void {
   list(service, 'audit', summary, 'listAudit', 'audit', columns, end, below)
 }
 
-/** What an entry of the audit changed: the fields that differ, or all where only one side is known. */
+/** The change that an entry of the audit tells of: the fields that differ, or all where only one side is known. */
 export function changeText({ before, after }: Json): string {
   const [was, is] = [before, after].map(fieldsOf)
   if (!was)

@@ -253,7 +253,7 @@ function addKeyCommands(keys: Command, end: End): void {
   change(keys, 'revoke <id>', revoke, 'revokeKey', end, { inputOf: idOf, subject: revoked, noteOf: dependOn })
 }
 
-/** What depends on a key that was revoked. */
+/** Names those who depend on a key that was revoked. */
 function dependOn({ actor, owner }: Json): string | undefined {
   if (actor !== 'settings') return undefined
   return `the settings of the stream name this key, and what they gave it to reads the archive no more. With the key index of tributary up, that is its own index: stop up, remove archive-key in its data directory, and start it again (owner ${String(owner)})`
